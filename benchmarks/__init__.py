@@ -1,0 +1,1 @@
+"""Benchmarks: the same work on this project, on a hand-written floor, on the original, on peers."""

@@ -1,0 +1,144 @@
+"""Plugin configuration: plain data in, a checked object out, every fault listed.
+
+An attrs class is structured by cattrs with strict hooks: nothing is coerced, unknown keys are
+refused. A pydantic model validates itself. Contract: section 2, "Config"; law L10.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_origin
+
+from ..errors import ConfigError, HarnessError, closest
+
+__all__ = ["structure"]
+
+
+def structure(config_class: Any, raw: object, plugin: str) -> Any:
+    """Return `raw` as an instance of `config_class`; None stands for no settings at all.
+
+    Raises ConfigError with one line for each problem.
+    """
+    if isinstance(raw, config_class):
+        return raw
+    data = {} if raw is None else raw
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            [f"expected a mapping of settings, got {data!r} ({type(data).__name__})"],
+            plugin=plugin,
+        )
+    if hasattr(config_class, "model_validate"):
+        return _with_pydantic(config_class, data, plugin)
+    return _with_cattrs(config_class, data, plugin)
+
+
+def _with_pydantic(config_class: Any, data: Mapping[str, Any], plugin: str) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return config_class.model_validate(dict(data))
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in fault['loc']) or 'config'}: {fault['msg']}"
+            for fault in error.errors()
+        ]
+        raise ConfigError(problems, plugin=plugin) from error
+
+
+def _with_cattrs(config_class: Any, data: Mapping[str, Any], plugin: str) -> Any:
+    import cattrs
+
+    try:
+        return _converter().structure(data, config_class)
+    except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
+        problems = cattrs.transform_error(error, path="config", format_exception=_describe)
+        raise ConfigError([_shorten(problem) for problem in problems], plugin=plugin) from error
+    except HarnessError:
+        raise
+    except Exception as error:  # a converter or validator of the class itself
+        raise ConfigError([f"config: {error}"], plugin=plugin) from error
+
+
+def _shorten(problem: str) -> str:
+    """Put the path first, without the name of the whole: `persona: expected str, got 5`."""
+    message, _, path = problem.rpartition(" @ ")
+    place = path.removeprefix("config").removeprefix(".")
+    return f"{place or 'config'}: {message}" if message else problem
+
+
+def _describe(error: BaseException, expected: type | None) -> str:
+    import cattrs
+
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        import attrs
+
+        fields = attrs.fields(error.cl) if attrs.has(error.cl) else ()
+        known = [field.alias for field in fields]
+        parts: list[str] = []
+        for key in sorted(error.extra_fields, key=str):
+            guess = closest(str(key), known)
+            parts.append(f"unknown key {key!r}" + (f", did you mean {guess!r}?" if guess else ""))
+        return f"{'; '.join(parts)} (known keys: {', '.join(known) or 'none'})"
+    if isinstance(error, KeyError):
+        return f"required key {error.args[0]!r} is missing"
+    if isinstance(error, cattrs.StructureHandlerNotFoundError):
+        return f"expected {_name(expected)}: {error}"
+    return str(error) or type(error).__name__
+
+
+def _name(expected: object) -> str:
+    return getattr(expected, "__name__", None) or str(expected)
+
+
+@functools.cache
+def _converter() -> Any:
+    from cattrs import Converter
+
+    converter = Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kinds, name in (
+        ((str,), "str"),
+        ((bool,), "bool"),
+        ((int,), "int"),
+        ((bytes,), "bytes"),
+        ((float, int), "a number"),
+    ):
+        converter.register_structure_hook(kinds[0], _exactly(kinds, name))
+    _refuse_text_as_list(converter)
+    return converter
+
+
+def _exactly(kinds: tuple[type, ...], name: str) -> Callable[[object, object], object]:
+    def hook(value: object, _: object) -> object:
+        # By type and not by instance: bool is an int, and is never meant where a number is.
+        if type(value) not in kinds:
+            raise TypeError(f"expected {name}, got {value!r} ({type(value).__name__})")
+        return value
+
+    return hook
+
+
+def _refuse_text_as_list(converter: Any) -> None:
+    """A string or a mapping can be iterated, and is never meant where a list is."""
+    from cattrs import cols
+
+    def guarded(factory: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def make(kind: Any, for_converter: Any) -> Any:
+            plain = factory(kind, for_converter)
+
+            def hook(value: object, expected: object) -> object:
+                if not isinstance(value, list | tuple | set | frozenset):
+                    raise TypeError(f"expected a list, got {value!r} ({type(value).__name__})")
+                return plain(value, expected)
+
+            return hook
+
+        return make
+
+    converter.register_structure_hook_factory(
+        cols.is_sequence, guarded(cols.list_structure_factory)
+    )
+    converter.register_structure_hook_factory(
+        lambda kind: get_origin(kind) is tuple and get_args(kind)[-1:] == (...,),
+        guarded(cols.homogenous_tuple_structure_factory),
+    )

@@ -1,0 +1,649 @@
+"""Context: what a plugin sees. The only module that knows all nouns of the kernel.
+
+A context is cheap and immutable: deriving one (`isolate`, `intercept`, a scope's, a child
+plugin's) makes a new one that differs in one thing. What is registered through a context belongs
+to its fiber and is visible in its scope.
+
+Contract: sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar, cast, overload
+
+import anyio
+
+from ..errors import ConfigError, PluginError, ServiceAccessError, ServiceConflictError
+from .effects import Effect
+from .events import Bus, Event, Target
+from .fiber import Fiber
+from .lifecycle import FiberState
+from .mount import Mount, UpdateHandler
+from .plugin import read_plugin
+from .services import (
+    Binding,
+    Injection,
+    Key,
+    Override,
+    Service,
+    Services,
+    Slot,
+    key_of,
+    read_inject,
+)
+from .setup import absorb, accepts, enter, enter_now
+from .tree import Tree
+
+__all__ = ["Context", "override"]
+
+S = TypeVar("S", bound=Service)
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Getter = Callable[["Context"], Any]
+Setter = Callable[["Context", Any], None]
+
+
+class Kernel:
+    """What all contexts of one tree share."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.services = Services(self.tree)
+        self.bus = Bus()
+        self.accessors: dict[str, tuple[Getter, Setter | None]] = {}
+        self.at_close: list[Callable[[], object]] = []
+        self._reporting = False
+        self.tree.on_state = self._state_changed
+        self.tree.on_error = self._failed
+        self.services.on_change = self._service_changed
+
+    def _state_changed(self, fiber: Fiber, old: FiberState) -> None:
+        if self.bus.heard("fiber/state"):
+            self.bus.emit("fiber/state", (fiber, old), None)
+
+    def _failed(self, fiber: Fiber, error: BaseException) -> None:
+        if self._reporting or not self.bus.heard("fiber/error"):
+            return  # a listener of errors that raises has been logged, and is not told of itself
+        self._reporting = True
+        try:
+            self.bus.emit("fiber/error", (fiber, error), None)
+        finally:
+            self._reporting = False
+
+    def _service_changed(self, key: str, fiber: object) -> None:
+        if self.bus.heard("service/change"):
+            self.bus.emit("service/change", (key, fiber), None)
+
+
+class Context:
+    """A plugin's view of the tree; the root one opens and closes it.
+
+        async with Context() as root:
+            fiber = await root.plugin(my_plugin, {"greeting": "hello"})
+
+    Services are attributes (`ctx.database`) or typed items (`ctx[Database]`).
+    """
+
+    fiber: Fiber
+    """The fiber that owns what is registered through this context."""
+    parent: Context | None
+    """The context this one was derived from."""
+    tag: object | None
+    """The key of the nearest scope, or None."""
+    kernel: Kernel
+    _realms: dict[str, object]
+    _intercepts: dict[str, tuple[Mapping[str, Any], ...]]
+    _acts_for: tuple[Context, ...]
+
+    __iter__ = None  # __getitem__ is for services, not a sequence
+
+    def __init__(self, *, grace: float | None = None) -> None:
+        kernel = Kernel()
+        fiber = Fiber(kernel.tree, "root", None, grace=grace)
+        self.__dict__.update(
+            fiber=fiber,
+            parent=None,
+            tag=None,
+            kernel=kernel,
+            _realms={},
+            _intercepts={},
+            _acts_for=(),
+        )
+        fiber.ctx = self
+
+    def _derive(self, **changes: Any) -> Context:
+        derived = object.__new__(Context)
+        own = self.__dict__
+        derived.__dict__.update(
+            fiber=own["fiber"],
+            parent=self,
+            tag=own["tag"],
+            kernel=own["kernel"],
+            _realms=own["_realms"],
+            _intercepts=own["_intercepts"],
+            _acts_for=own["_acts_for"],
+        )
+        if changes:
+            derived.__dict__.update(changes)
+        return derived
+
+    # The tree
+
+    async def __aenter__(self) -> Context:
+        if self.parent is not None or self.fiber.state is not FiberState.PENDING:
+            raise PluginError("only a new root Context() opens a tree, and only once")
+        await self.kernel.tree.start()
+        self.fiber.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.fiber.dispose()
+        while self.kernel.at_close:
+            self.kernel.at_close.pop()()
+        await self.kernel.tree.stop()
+
+    @property
+    def root(self) -> Context:
+        """The context that opened the tree."""
+        ctx = self
+        while ctx.parent is not None:
+            ctx = ctx.parent
+        return ctx
+
+    # Plugins
+
+    def plugin(self, plugin: object, config: object = None, **options: Any) -> Fiber:
+        """Mount a plugin and return its fiber at once; await the fiber to wait for its load.
+
+        `config` is a mapping or an instance of the plugin's `Config`; keyword options are another
+        way to write it. Raises PluginError for something that is no plugin, and
+        InactiveFiberError when this context's fiber is closing. An invalid config or a raising
+        body makes the fiber FAILED, and is raised by awaiting it. (Section 2.)
+        """
+        return self.mount(plugin, config, **options)
+
+    def mount(
+        self, plugin: object, config: object = None, /, *, _name: str | None = None, **options: Any
+    ) -> Fiber:
+        if options:
+            if config is not None:
+                raise PluginError(
+                    f"give the config as a mapping or as keyword options, not both: {config!r} "
+                    f"and {options!r}"
+                )
+            config = options
+        spec = read_plugin(plugin)
+        ctx = self._derive()
+        mount = Mount(spec, ctx)
+        fiber = Fiber(
+            self.kernel.tree,
+            _name or spec.name,
+            self.fiber,
+            setup=mount.run,
+            grace=spec.grace,
+        )
+        fiber.ctx = ctx
+        fiber.plugin = plugin
+        fiber.updater = mount
+        ctx.__dict__["fiber"] = fiber
+        if spec.inject:
+            ctx._inject(fiber, spec.inject)
+        self.fiber.adopt(fiber)
+        bus = self.kernel.bus
+        if bus.heard("plugin/mount"):
+            bus.emit("plugin/mount", (fiber,), None)
+        try:
+            mount.config = spec.structure(config)
+        except ConfigError as error:
+            fiber.fail(error, "reading its config")
+            return fiber
+        if fiber.requirements is not None:
+            fiber.requirements.watch()
+        fiber.start()
+        return fiber
+
+    def _inject(self, fiber: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> None:
+        services = self.kernel.services
+        slots = {key: services.slot(key, self._realms.get(key)) for key in wanted}
+        fiber.requirements = Injection(fiber, self, slots)
+        layered = {key: config for key, config in wanted.items() if config}
+        if layered:
+            intercepts = dict(self._intercepts)
+            for key, config in layered.items():
+                intercepts[key] = (*intercepts.get(key, ()), config)
+            self.__dict__["_intercepts"] = intercepts
+
+    def inject(self, keys: object, body: Callable[..., object]) -> Fiber:
+        """Mount `body` as a child plugin that runs while the services `keys` are there."""
+        wanted = read_inject(keys)
+        arity = accepts(body, 1)
+
+        class Injected:
+            name = getattr(body, "__name__", "inject")
+            inject = wanted
+
+            def apply(self, ctx: Context) -> object:
+                return body(ctx) if arity else body()
+
+        return self.plugin(Injected())
+
+    def own_fiber(self, name: str, *, tag: object | None = None) -> Context:
+        """Return a context with a child fiber of its own and no plugin: a scope's."""
+        ctx = self._derive()
+        fiber = Fiber(self.kernel.tree, name, self.fiber)
+        fiber.ctx = ctx
+        ctx.__dict__["fiber"] = fiber
+        if tag is not None:
+            ctx.__dict__["tag"] = tag
+        self.fiber.adopt(fiber)
+        fiber.start()
+        return ctx
+
+    def at_close(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when the tree has been disposed: for what no fiber can own."""
+        self.kernel.at_close.append(callback)
+
+    def on_update(self, handler: UpdateHandler) -> Effect:
+        """Accept config updates in place: `handler(config)` instead of a restart.
+
+        The handler may be asynchronous. If it raises, the old config stays; if it returns False,
+        the plugin is restarted with the new config.
+        """
+        mount = self.fiber.updater
+        if not isinstance(mount, Mount):
+            raise PluginError("only a plugin's own context takes config updates")
+        return mount.accept_updates(handler)
+
+    # Effects
+
+    def effect(self, body: Callable[..., object], label: str | None = None) -> Effect:
+        """Run `body` like a plugin's body and return the effect that undoes it.
+
+        `body` takes this context, or nothing. Whatever it registers belongs to the effect. If it
+        raises, nothing is left and the error is raised here; an asynchronous body's by awaiting
+        the effect. (Laws L3, L5.)
+        """
+        name = label or getattr(body, "__name__", "effect")
+        arity = accepts(body, 1)
+        fiber = self.fiber
+        effect = fiber.register(name)
+        switch = fiber.collect_into(effect)
+        switch(True)
+        try:
+            rest = absorb(fiber, body(self) if arity else body(), name)
+        except BaseException as error:
+            fiber.attribute(error, f"setting up {effect}")
+            switch(False)
+            effect()
+            raise
+        switch(False)
+        if rest is not None:
+            effect.set_up(lambda: rest, switch)
+        return effect
+
+    @overload
+    async def enter(self, manager: AbstractAsyncContextManager[T]) -> T: ...
+    @overload
+    async def enter(self, manager: AbstractContextManager[T]) -> T: ...
+    async def enter(self, manager: Any) -> Any:
+        """Enter a context manager that is left when this fiber is torn down; return its value.
+
+        An asynchronous one is held by a task of its own, which both enters and leaves it.
+        """
+        cls = type(manager)
+        if hasattr(cls, "__aenter__"):
+            return await enter(self.fiber, manager, cls.__name__)
+        if not hasattr(cls, "__enter__"):
+            raise PluginError(f"{manager!r} is no context manager")
+        return enter_now(self.fiber, manager, cls.__name__)
+
+    def start_soon(
+        self, fn: Callable[..., Awaitable[Any]], *args: object, name: str | None = None
+    ) -> Effect:
+        """Run `fn(*args)` in a background task, cancelled and awaited at teardown.
+
+        If it raises, the fiber is torn down and FAILED.
+        """
+        label = name or getattr(fn, "__qualname__", None) or repr(fn)
+        return self.fiber.run_soon(lambda: fn(*args), ("task", label))
+
+    # Services
+
+    def provide(self, key: Key, value: object) -> Effect:
+        """Publish a value, or a dependency-injector provider, as the service `key`.
+
+        Raises ServiceConflictError if the key is taken in this realm.
+        """
+        if isinstance(value, Service) and "home" not in value.__dict__:
+            value._caller = value._bridge = value.home = self
+        return self.publish_service(key_of(key), value)
+
+    def publish_service(self, key: str, value: object) -> Effect:
+        """Publish a value under a key that has been checked."""
+        if hasattr(Context, key):
+            raise PluginError(f'service key "{key}" is taken by Context.{key}; choose another')
+        return self.kernel.services.publish(self._slot(key), self.fiber, value)
+
+    def check_free(self, key: str) -> None:
+        """Raise ServiceConflictError if the key is taken in this realm."""
+        binding = self._slot(key).binding
+        if binding is not None:
+            raise ServiceConflictError(key, binding.fiber.path)
+
+    def _slot(self, key: str) -> Slot:
+        return self.kernel.services.slot(key, self._realms.get(key))
+
+    def get(self, key: Key) -> Any:
+        """Return the service `key` as seen from here, or None if it is not available."""
+        name = key_of(key)
+        slot = self.kernel.services.peek(name, self._realms.get(name))
+        found = slot.find(self) if slot is not None else None
+        return found.read(self) if found is not None and found.available else None
+
+    @overload
+    def __getitem__(self, key: type[S]) -> S: ...
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    def __getitem__(self, key: Any) -> Any:
+        name = key if isinstance(key, str) else key_of(key)
+        cached = self.__dict__.get(name)
+        return cached if isinstance(cached, Service) else self._read(name)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is neither a method nor a service this context has read before.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        accessor = self.kernel.accessors.get(name)
+        return accessor[0](self) if accessor is not None else self._read(name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        accessor = self.kernel.accessors.get(name)
+        if accessor is None or accessor[1] is None:
+            raise AttributeError(
+                f"a context has no state of its own: cannot set {name!r}. Publish it with "
+                f"ctx.provide({name!r}, ...), or declare it with ctx.accessor({name!r}, get, set)."
+            )
+        accessor[1](self, value)
+
+    def _read(self, key: str) -> Any:
+        slot = self.kernel.services.peek(key, self._realms.get(key))
+        allowed, held = self._access(key, slot)
+        if not allowed:
+            self._refuse(key, slot)
+        found = slot.find(self) if slot is not None else None
+        if found is None:
+            found = held
+        if found is not None and (found is held or found.available or self._provides(found)):
+            return found.read(self)
+        raise ServiceAccessError(
+            key,
+            self.fiber,
+            f'service "{key}" is not available to fiber "{self.fiber.path}": '
+            + ("nobody provides it" if slot is None else "its provider is gone or not active")
+            + f"; provided here: {', '.join(self.kernel.services.keys()) or '(none)'}",
+        )
+
+    def _access(self, key: str, slot: Slot | None) -> tuple[bool, Binding | Override | None]:
+        """Return whether this context may read `key`, and what its injector was given."""
+        for ctx in (self, *self._acts_for):
+            fiber: Fiber | None = ctx.fiber
+            free = True
+            while fiber is not None:
+                needs = fiber.requirements
+                if isinstance(needs, Injection) and key in needs.slots:
+                    held = needs.taken.get(key)
+                    return True, held if slot is needs.slots[key] else None
+                if key in fiber.services:
+                    return True, None
+                free = free and fiber.transparent
+                if fiber.parent is None and free:
+                    return True, None
+                fiber = fiber.parent
+        return False, None
+
+    def _provides(self, found: Binding | Override) -> bool:
+        return isinstance(found, Binding) and any(
+            ctx.fiber is found.fiber for ctx in (self, *self._acts_for)
+        )
+
+    def _refuse(self, key: str, slot: Slot | None) -> NoReturn:
+        if slot is None or slot.binding is None:
+            from ..errors import closest
+
+            guess = closest(key, [*self.kernel.services.keys(), *dir(Context)])
+            if guess is not None:
+                raise ServiceAccessError(
+                    key,
+                    self.fiber,
+                    f'fiber "{self.fiber.path}" reads "{key}", which it does not inject and '
+                    f'nobody provides; did you mean "{guess}"? Otherwise add '
+                    f'inject = ["{key}"] to the plugin.',
+                )
+        raise ServiceAccessError(key, self.fiber)
+
+    def acting_for(self, home: Context) -> Context:
+        """Return this context with leave to read what `home` may read (section 2, "acts for")."""
+        if home.fiber is self.fiber:
+            return self
+        return self._derive(_acts_for=(*self._acts_for, home))
+
+    def isolate(self, key: Key, label: str | None = None) -> Context:
+        """Return a context with a slot of its own for `key`; one `label` shares one slot."""
+        name = key_of(key)
+        realm: object = object() if label is None else ("label", label)
+        return self._derive(_realms={**self._realms, name: realm})
+
+    def intercept(self, key: Key, config: Mapping[str, Any]) -> Context:
+        """Return a context for which the service `key` sees `config` on top of outer layers."""
+        name = key_of(key)
+        if not isinstance(config, Mapping):
+            raise PluginError(f"intercept config must be a mapping, got {config!r}")
+        layers = (*self._intercepts.get(name, ()), config)
+        return self._derive(_intercepts={**self._intercepts, name: layers})
+
+    def intercepted(self, key: Key) -> dict[str, Any]:
+        """Return the intercept config of `key`, merged root-most first."""
+        merged: dict[str, Any] = {}
+        for layer in self._intercepts.get(key_of(key), ()):
+            merged.update(layer)
+        return merged
+
+    def shared_state(self, key: Key, name: str, make: Callable[[], T]) -> T:
+        """Return what a service keeps over its restarts, made when it is first asked for.
+
+        This is where registrations live that callers own: they outlive the service instance.
+        `forget_state` drops it once it holds nothing.
+        """
+        state = self._slot(key_of(key)).state
+        if name not in state:
+            state[name] = make()
+        return cast("T", state[name])
+
+    def forget_state(self, key: Key, name: str) -> None:
+        """Drop what `shared_state` keeps."""
+        slot = self._slot(key_of(key))
+        slot.state.pop(name, None)
+        self.kernel.services.reclaim(slot)
+
+    # Attributes of contexts
+
+    def accessor(self, name: str, getter: Getter, setter: Setter | None = None) -> Effect:
+        """Add an attribute to every context of the tree: `getter(ctx)`, `setter(ctx, value)`."""
+        accessors = self.kernel.accessors
+        if hasattr(Context, name) or name in accessors or not name.isidentifier():
+            raise PluginError(f'context attribute "{name}" is taken or no identifier')
+        effect = self.fiber.register(("accessor", name), lambda: accessors.pop(name, None))
+        accessors[name] = (getter, setter)
+        return effect
+
+    def mixin(self, key: Key, names: Iterable[str] | Mapping[str, str]) -> Effect:
+        """Make attributes of the service `key` attributes of every context.
+
+        `names` lists them, or maps names on the context to names on the service.
+        """
+        service = key_of(key)
+        pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
+
+        def getter(attribute: str) -> Getter:
+            def get(ctx: Context) -> Any:
+                found = ctx.get(service)
+                if found is None:
+                    raise ServiceAccessError(
+                        service, ctx.fiber, f'"{attribute}" needs service "{service}"'
+                    )
+                return getattr(found, attribute)
+
+            return get
+
+        def body() -> None:
+            for name, attribute in pairs.items():
+                self.accessor(name, getter(attribute))
+
+        return self.effect(body, label=f"mixin of {service}")
+
+    # Events
+
+    @overload
+    def on(
+        self,
+        event: str | Event[Any, Any],
+        listener: Callable[..., Any],
+        *,
+        prepend: bool = ...,
+        unfiltered: bool = ...,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: str | Event[Any, Any],
+        listener: None = ...,
+        *,
+        prepend: bool = ...,
+        unfiltered: bool = ...,
+    ) -> Callable[[F], F]: ...
+    def on(
+        self,
+        event: str | Event[Any, Any],
+        listener: Callable[..., Any] | None = None,
+        *,
+        prepend: bool = False,
+        unfiltered: bool = False,
+    ) -> Effect | Callable[[F], F]:
+        """Register a listener; without one, return a decorator that registers.
+
+        `prepend` calls it before the others; `unfiltered` lets it hear dispatches for any scope.
+        (Section 3.)
+        """
+        return self._listen(event, listener, prepend, unfiltered, once=False)
+
+    def once(
+        self,
+        event: str | Event[Any, Any],
+        listener: Callable[..., Any] | None = None,
+        *,
+        prepend: bool = False,
+        unfiltered: bool = False,
+    ) -> Any:
+        """Register a listener that is called at most once, however many dispatches overlap."""
+        return self._listen(event, listener, prepend, unfiltered, once=True)
+
+    def _listen(
+        self,
+        event: str | Event[Any, Any],
+        listener: Callable[..., Any] | None,
+        prepend: bool,
+        unfiltered: bool,
+        *,
+        once: bool,
+    ) -> Any:
+        def register(fn: Callable[..., Any]) -> Effect:
+            return self.kernel.bus.on(
+                self, self.tag, event, fn, prepend=prepend, unfiltered=unfiltered, once=once
+            )
+
+        if listener is not None:
+            return register(listener)
+
+        def decorate(fn: F) -> F:
+            register(fn)
+            return fn
+
+        return decorate
+
+    def emit(
+        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
+    ) -> None:
+        """Call every listener in order. Coroutine listeners run as tasks of their own fibers.
+
+        A raising listener is reported and stops nobody, unless the event is vetoing.
+        """
+        self.kernel.bus.emit(event, args, target)
+
+    async def parallel(
+        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
+    ) -> None:
+        """Run every listener at once and wait for all; raise an ExceptionGroup of all failures."""
+        await self.kernel.bus.parallel(event, args, target)
+
+    async def serial(
+        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
+    ) -> Any:
+        """Call listeners in order; return the first result that is not None or False."""
+        return await self.kernel.bus.serial(event, args, target)
+
+    def bail(
+        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
+    ) -> Any:
+        """Call synchronous listeners in order; return the first result not None or False."""
+        return self.kernel.bus.bail(event, args, target)
+
+    async def waterfall(
+        self,
+        event: str | Event[Any, Any],
+        *args: Any,
+        inner: Callable[..., Any] | None = None,
+        target: Target | None = None,
+    ) -> Any:
+        """Run listeners as middleware around `inner`; return what the outermost returns.
+
+        Each listener gets `(*args, next)`. `inner` is called without arguments, or with `args` if
+        it asks for them; without it the innermost result is the first argument.
+        """
+        return await self.kernel.bus.waterfall(event, args, _innermost(inner, args), target)
+
+    def __repr__(self) -> str:
+        scope = f" scope={self.tag!r}" if self.tag is not None else ""
+        return f"<Context of {self.fiber.path}{scope}>"
+
+
+def _innermost(inner: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[[], Any]:
+    if inner is None:
+        return lambda: args[0] if args else None
+    if accepts(inner, len(args)):
+        return lambda: inner(*args)
+    return inner
+
+
+def override(ctx: Context, key: Key, value: object) -> Override:
+    """Give everything below `ctx` another value for a service while the `with` block runs.
+
+        with override(root, "database", FakeDatabase()):
+            ...
+
+    Ending it takes back exactly itself, in whatever order overrides end. (Section 2.)
+    """
+    if isinstance(value, Service) and "home" not in value.__dict__:
+        value._caller = value._bridge = value.home = ctx
+    return Override(ctx._slot(key_of(key)), ctx, value)
+
+

@@ -1,0 +1,570 @@
+"""Fiber: one mounted plugin, from waiting for its services to the undoing of its last effect.
+
+Reading order: `register` (the one door for every registration), `refresh` (what a change of the
+world means for this fiber), `_load`, `unload_steps`, and last the calls a user makes.
+
+A fiber knows nothing of contexts. It is given a `setup` callable that runs the plugin's body, and
+`requirements` that say which services it needs.
+
+Contract: section 2, "Fiber"; laws L1 to L6.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol
+
+from ..errors import ForeignThreadError, InactiveFiberError, SelfDisposalError
+from .effects import (
+    Effect,
+    EffectInfo,
+    Label,
+    Memory,
+    Site,
+    Undo,
+    calling_site,
+    text_of,
+    unwind,
+)
+from .lifecycle import OPEN_STATES, FiberState, check_move
+from .setup import absorb
+from .steps import Completion, Job, Step, Steps, run_steps
+from .tree import Tree, logger
+
+__all__ = ["Fiber", "Requirements"]
+
+_PENDING, _LOADING, _ACTIVE = FiberState.PENDING, FiberState.LOADING, FiberState.ACTIVE
+_FAILED, _UNLOADING, _DISPOSED = FiberState.FAILED, FiberState.UNLOADING, FiberState.DISPOSED
+
+DEFAULT_GRACE = 10.0
+"""Seconds that one step of a teardown may take."""
+
+
+class Requirements(Protocol):
+    """The services a fiber needs, as far as the fiber cares."""
+
+    def take(self) -> bool:
+        """Resolve all; True if all are there. What was taken is kept until `drop`."""
+        ...
+
+    def hold(self) -> bool:
+        """Whether what was taken is still what would be taken now."""
+        ...
+
+    def drop(self) -> None:
+        """Forget what was taken."""
+        ...
+
+    def missing(self) -> list[str]:
+        """Return the keys that are not available."""
+        ...
+
+
+class _Disposal(Completion):
+    """The end of a fiber. Code that the fiber has to wait for cannot await it (law L6)."""
+
+    __slots__ = ("fiber",)
+
+    def __init__(self, fiber: Fiber) -> None:
+        super().__init__()
+        self.fiber = fiber
+
+    async def wait(self) -> None:
+        if not self.done:
+            self.fiber.refuse_own_code()
+        await super().wait()
+
+
+class _Mounting(Effect):
+    """The effect, in the parent's list, of a mounted child."""
+
+    __slots__ = ("child",)
+    child: Fiber
+
+    def inner_memory(self) -> Memory | None:
+        return self.child.remember()
+
+
+class Fiber:
+    """One mounted plugin. Awaiting it waits until it has settled, and raises its load error.
+
+    A fiber that waits for a missing service has settled. All other calls that wait (`dispose`,
+    `restart`, `update`) may be made by any number of tasks at once.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_changed",
+        "_children",
+        "_collector",
+        "_disposal",
+        "_effects",
+        "_failure",
+        "_life",
+        "_load_job",
+        "_memory",
+        "_memory_out",
+        "_mounting",
+        "_unloading",
+        "ctx",
+        "error",
+        "grace",
+        "name",
+        "parent",
+        "plugin",
+        "requirements",
+        "services",
+        "setup",
+        "state",
+        "transparent",
+        "tree",
+        "updater",
+    )
+
+    def __init__(
+        self,
+        tree: Tree,
+        name: str,
+        parent: Fiber | None,
+        *,
+        setup: Callable[[], object] | None = None,
+        requirements: Requirements | None = None,
+        grace: float | None = None,
+    ) -> None:
+        self.tree = tree
+        self.name = name
+        self.parent = parent
+        self.setup = setup
+        self.transparent = setup is None
+        """Whether this is a scope or the root: no plugin that could declare what it injects."""
+        self.requirements = requirements
+        self.grace = grace if grace is not None else (parent.grace if parent else DEFAULT_GRACE)
+        self.state = _PENDING
+        self.error: BaseException | None = None
+        self._children: dict[Fiber, None] = {}
+        self.ctx: Any = None
+        self.plugin: object = None
+        self.updater: Any = None
+        self.services: dict[str, Any] = {}
+        """Bindings that this fiber provides, by key."""
+        self._effects: dict[Effect, None] = {}
+        self._collector = self._effects
+        self._mounting: Effect | None = None
+        self._load_job: Job | None = None
+        self._unloading: Completion | None = None
+        self._disposal: _Disposal | None = None
+        self._failure: BaseException | None = None
+        self._life = 0
+        self._changed: Completion | None = None
+        self._memory: Memory | None = None
+        self._memory_out: Memory | None = None
+
+    # Registering
+
+    def register(
+        self,
+        label: Label,
+        undo: Undo | None = None,
+        *,
+        steps: Callable[[], Steps] | None = None,
+        site: Site | None = None,
+        kind: type[Effect] = Effect,
+    ) -> Effect:
+        """Own a new effect; every registration of every kind comes through here.
+
+        Raises InactiveFiberError unless the fiber is loading or active, and ForeignThreadError
+        from another thread.
+        """
+        if self.state not in OPEN_STATES:
+            raise InactiveFiberError(self)
+        if threading.get_ident() != self.tree.thread:
+            self.tree.check_loop()
+            raise ForeignThreadError("this context belongs to another thread")
+        effect = kind(self, label, undo, site or calling_site(), steps)
+        memory = self._memory
+        kept = memory.get(label) if memory else None
+        effect.place = kept.pop()[0] if kept else next(self.tree.places)
+        collector = self._collector
+        collector[effect] = None
+        effect._holder = collector
+        return effect
+
+    def check_open(self) -> None:
+        """Raise InactiveFiberError unless registrations are taken."""
+        if self.state not in OPEN_STATES:
+            raise InactiveFiberError(self)
+
+    def collect_into(self, effect: Effect) -> Callable[[bool], None]:
+        """Return a switch: while it is on, what is registered belongs to `effect`."""
+        outer: list[dict[Effect, None]] = []
+
+        def switch(on: bool) -> None:
+            if on:
+                outer.append(self._collector)
+                if effect.children is None:
+                    effect.children = {}
+                self._collector = effect.children
+            else:
+                self._collector = outer.pop()
+
+        return switch
+
+    def own(self, undo: Undo, label: Label, site: Site | None = None) -> Effect:
+        """Register the disposer that a body returned or yielded.
+
+        Unlike `register`, it is taken while the fiber closes: the act has happened, so its undo
+        must happen too (law L4).
+        """
+        if self.state in OPEN_STATES:
+            return self.register(label, undo, site=site)
+        effect = Effect(self, label, undo, site or calling_site())
+        self._collector[effect] = None
+        effect._holder = self._collector
+        return effect
+
+    def adopt(self, child: Fiber) -> None:
+        """Make `child` a fiber of this one: an effect that disposes it, and its place."""
+        label = ("plugin", child.name)
+        kept = self._memory.get(label) if self._memory else None
+        child._memory = kept[-1][1] if kept else None
+        effect = self.register(label, steps=child.dispose_steps, kind=_Mounting)
+        assert isinstance(effect, _Mounting)
+        effect.child = child
+        child._mounting = effect
+        self._children[child] = None
+
+    def remember(self) -> Memory:
+        """Return the notes of places that the coming teardown will fill in."""
+        if self._memory_out is None:
+            self._memory_out = {}
+        return self._memory_out
+
+    # Being moved
+
+    def _move(self, state: FiberState) -> None:
+        old = self.state
+        check_move(old, state)
+        self.state = state
+        if self.tree.on_state is not None:
+            self.tree.on_state(self, old)
+        changed = self._changed
+        if changed is not None:
+            self._changed = None
+            changed.finish()
+
+    def start(self) -> None:
+        """Let the fiber load as soon as it can; called once, when it is mounted."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Do what the present state of the fiber's services asks for."""
+        needs = self.requirements
+        if self._disposal is not None:
+            return
+        if self.state is _PENDING:
+            if needs is None or needs.take():
+                self._load()
+        elif self.state is _ACTIVE:
+            if needs is not None and not needs.hold():
+                run_steps(self.tree, self.unload_steps())
+        elif self.state is _FAILED:
+            # Another provider is a reason to try again; the same one is none.
+            if needs is not None and not needs.hold() and not needs.missing():
+                self._move(_PENDING)
+                self.refresh()
+
+    def _load(self) -> None:
+        self._move(_LOADING)
+        self.error = None
+        self._failure = None
+        self._life = life = self._life + 1
+        setup = self.setup
+        try:
+            rest = absorb(self, setup(), f"body of {self.name}") if setup is not None else None
+        except BaseException as error:
+            self._load_ended(life, error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        if rest is None:
+            self._load_ended(life, None)
+        else:
+            self._load_job = Job(
+                self, f"body of {self.name}", lambda: rest, lambda error: self._load_ended(life, error)
+            )
+            self.tree.spawn(self._load_job.run)
+
+    def _load_ended(self, life: int, error: BaseException | None) -> None:
+        self._load_job = None if life == self._life else self._load_job
+        if life == self._life and self.state is _LOADING:
+            if error is None:
+                self._loaded()
+            else:
+                self.fail(error, "loading")
+            return
+        # Unloaded while the body ran. An asynchronous teardown waits for the body and goes on; a
+        # synchronous body that ended its own fiber outlived the teardown and may have left things.
+        if error is not None and not isinstance(error, InactiveFiberError):
+            self.report(error, "loading")
+        if self._effects and self.state is not _UNLOADING and life == self._life:
+            run_steps(self.tree, unwind(self._effects))
+
+    def _loaded(self) -> None:
+        self._move(_ACTIVE)
+        for binding in tuple(self.services.values()):
+            binding.announce()
+        if self.requirements is not None:
+            # A service that went and came back during the load is no reason to load again; one
+            # that is gone is.
+            self.tree.enqueue(self.refresh)
+
+    def fail(self, error: BaseException, during: str) -> None:
+        """Take the fiber down because its own code failed; it ends FAILED with `error`."""
+        self.attribute(error, during)
+        if self.state is _PENDING:
+            self.error = error
+            self._move(_FAILED)
+        elif self.state in OPEN_STATES:
+            self._failure = error
+            run_steps(self.tree, self.unload_steps())
+        self.report(error, during)
+
+    def unload_steps(self) -> Steps:
+        """Undo everything the fiber has registered; then decide what becomes of it."""
+        if self._unloading is not None:
+            if not self._unloading.done:
+                yield Step(completion=self._unloading)
+            return
+        self._unloading = Completion()
+        self._move(_UNLOADING)
+        job, self._load_job = self._load_job, None
+        if job is not None:
+            job.cancel()
+            yield Step(job=job)
+        memory = self._memory_out
+        if memory is None and self._disposal is None:
+            memory = self._memory_out = {}
+        yield unwind(self._effects, memory)
+        unloading, self._unloading = self._unloading, None
+        self._unloaded()
+        unloading.finish()
+
+    def _unloaded(self) -> None:
+        if self._disposal is None:
+            self._memory, self._memory_out = self._memory_out, None
+        if self._disposal is not None:
+            self._end()
+        elif self._failure is not None:
+            self.error = self._failure
+            self._move(_FAILED)
+        else:
+            if self.requirements is not None:
+                self.requirements.drop()
+            self._move(_PENDING)
+            self.tree.enqueue(self.refresh)
+
+    def _end(self) -> None:
+        if self.requirements is not None:
+            self.requirements.drop()
+        if self.parent is not None:
+            self.parent._children.pop(self, None)
+        if self._mounting is not None:
+            self._mounting.forget()
+        self._move(_DISPOSED)
+        # Nothing of the plugin stays reachable through a handle that somebody keeps.
+        self.setup = self.plugin = self.updater = None
+        self._memory = None
+        if self._disposal is not None:
+            self._disposal.finish()
+
+    # Ending
+
+    def dispose(self) -> Completion:
+        """Start the teardown, do its synchronous part, and return something to await for the rest.
+
+        Idempotent and shared: all callers get the same teardown, and cancelling one of them does
+        not cancel it. Errors of disposers are reported, never raised. Awaiting it from code that
+        the teardown waits for raises SelfDisposalError. (Laws L3, L6.)
+        """
+        if self._disposal is None:
+            self.tree.check_thread()
+            run_steps(self.tree, self.dispose_steps())
+        assert self._disposal is not None
+        return self._disposal
+
+    def dispose_steps(self) -> Steps:
+        """Dispose the fiber, as part of a larger teardown."""
+        if self._disposal is None:
+            self._disposal = _Disposal(self)
+            yield self.unload_steps()
+        elif not self._disposal.done:
+            yield Step(completion=self._disposal)
+
+    # Awaiting
+
+    def __await__(self) -> Generator[Any, None, Fiber]:
+        return self.wait_settled().__await__()
+
+    async def _wait_change(self) -> None:
+        self.refuse_own_code()
+        if self._changed is None:
+            self._changed = Completion()
+        await self._changed.wait()
+
+    async def wait_settled(self) -> Fiber:
+        """Wait until nothing is under way; raise the load error of a failed fiber."""
+        await self.wait_quiet()
+        if self.error is not None and self.state is _FAILED:
+            raise self.error
+        return self
+
+    async def wait_active(self) -> Fiber:
+        """Wait until the fiber is active, for as long as its services take to arrive.
+
+        Raises its load error if it fails, and InactiveFiberError if it is disposed.
+        """
+        while self.state is not _ACTIVE:
+            if self.state is _FAILED and self.error is not None:
+                raise self.error
+            if self.state is _DISPOSED:
+                raise InactiveFiberError(self)
+            await self._wait_change()
+        return self
+
+    async def restart(self) -> Fiber:
+        """Unload the fiber and load it again; raise the new body's error, if it has one."""
+        self.refuse_own_code()
+        if self._disposal is not None:
+            raise InactiveFiberError(self)
+        with self.tree.swapping(self.path):
+            await self.reload()
+        return await self.wait_settled()
+
+    async def reload(self) -> None:
+        """Unload and load again with the present `setup`, without the gate and without raising."""
+        await self.start_reload().wait()
+        await self.wait_quiet()
+
+    async def wait_quiet(self) -> None:
+        """Wait until the fiber neither loads nor unloads; do not raise its error."""
+        while self.state is _LOADING or self.state is _UNLOADING:
+            await self._wait_change()
+
+    def start_reload(self) -> Completion:
+        """Begin to unload and load again, and return the unloading."""
+        self._failure = None
+        if self.state is _FAILED:
+            if self.requirements is not None:
+                self.requirements.drop()
+            self._move(_PENDING)
+        if self.state is _PENDING:
+            self.tree.enqueue(self.refresh)
+            return Completion(done=True)
+        run_steps(self.tree, self.unload_steps())
+        return self._unloading or Completion(done=True)
+
+    async def update(self, config: object) -> Fiber:
+        """Give the plugin a new config: in place where it accepts that, else by a restart.
+
+        An invalid config changes nothing and raises ConfigError. A new body that fails is rolled
+        back: the old config runs again, and the error is raised (law L5).
+        """
+        self.refuse_own_code()
+        if self._disposal is not None or self.updater is None:
+            raise InactiveFiberError(self)
+        await self.updater.update(self, config)
+        return self
+
+    def refuse_own_code(self) -> None:
+        """Raise SelfDisposalError in code that this fiber's end has to wait for."""
+        owner = self.tree.owner_of_current_task()
+        fiber = owner if isinstance(owner, Fiber) else None
+        while fiber is not None:
+            if fiber is self:
+                raise SelfDisposalError(self, owner)
+            fiber = fiber.parent
+
+    # Running code for the plugin
+
+    def run_soon(
+        self,
+        start: Callable[[], Awaitable[Any]],
+        label: Label,
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> Effect:
+        """Run code in a background task that is an effect of this fiber.
+
+        The effect goes when the task ends. `failed` gets its error; by default the fiber fails.
+        """
+        what = text_of(label)
+
+        def steps() -> Steps:
+            job.cancel()
+            if not job.over.done:
+                yield Step(job=job)
+
+        def end(error: BaseException | None) -> None:
+            effect.forget()
+            if error is None:
+                return
+            if job.cancelled:
+                self.report(error, f"cancelling {what}")
+            elif failed is not None:
+                failed(error)
+            else:
+                self.fail(error, what)
+
+        effect = self.register(label, steps=steps)
+        job = Job(self, what, start, end)
+        self.tree.spawn(job.run)
+        return effect
+
+    # Describing
+
+    @property
+    def path(self) -> str:
+        """The names from the root to this fiber; siblings of one name are numbered."""
+        if self.parent is None:
+            return self.name
+        twins = [fiber for fiber in self.parent._children if fiber.name == self.name]
+        number = twins.index(self) + 1 if self in twins else 1
+        suffix = f"#{number}" if number > 1 else ""
+        return f"{self.parent.path}/{self.name}{suffix}"
+
+    @property
+    def config(self) -> Any:
+        """The checked config that the plugin runs with."""
+        return self.updater.config if self.updater is not None else None
+
+    @property
+    def children(self) -> tuple[Fiber, ...]:
+        """The fibers mounted by this one, oldest first."""
+        return tuple(self._children)
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The keys of the services that a pending fiber waits for."""
+        if self.state is not _PENDING or self.requirements is None:
+            return []
+        return self.requirements.missing()
+
+    def effects(self) -> list[EffectInfo]:
+        """Return everything the fiber has registered, oldest first, with file and line."""
+        return [effect.describe() for effect in self._effects]
+
+    def attribute(self, error: BaseException, during: str) -> None:
+        """Note on an error whose it is (law L9)."""
+        note = f'in plugin "{self.name}" (fiber {self.path}), {during}'
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+    def report(self, error: BaseException, during: str) -> None:
+        """Log an error that has no caller to go to, and tell `fiber/error` listeners."""
+        self.attribute(error, during)
+        logger.error("%s: %s failed: %r", self.path, during, error, exc_info=error)
+        if self.tree.on_error is not None:
+            self.tree.on_error(self, error)
+
+    def __repr__(self) -> str:
+        return f"<Fiber {self.path} {self.state.value}>"

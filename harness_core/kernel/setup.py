@@ -1,0 +1,199 @@
+"""What a body may hand back, and how it is taken: disposers, context managers, generators.
+
+The body of a plugin and the body of an effect follow the same rules, so they share this module.
+Contract: section 2, "Plugin forms".
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PluginError
+from .effects import Effect, Site
+from .steps import Completion, Job, Step, Steps
+
+if TYPE_CHECKING:
+    from .fiber import Fiber
+
+__all__ = ["absorb", "accepts", "enter"]
+
+_EXPECTED = (
+    "expected nothing, a disposer (a callable), a context manager, an async context manager, "
+    "or a generator that yields disposers"
+)
+
+
+def absorb(fiber: Fiber, outcome: object, label: str) -> Awaitable[None] | None:
+    """Take what a body returned; return what is left to be awaited, or None.
+
+    Raises PluginError for anything that is not one of the forms, and whatever the body raises.
+    """
+    if outcome is None or isinstance(outcome, Effect):
+        return None
+    cls = type(outcome)
+    if inspect.isgenerator(outcome):
+        _absorb_generator(fiber, outcome, label)
+        return None
+    if inspect.isawaitable(outcome):
+        return _absorb_awaited(fiber, outcome, label)
+    if inspect.isasyncgen(outcome):
+        return _absorb_async_generator(fiber, outcome, label)
+    # Before callables: what contextlib.contextmanager makes is callable too, as a decorator.
+    if hasattr(cls, "__aenter__") and hasattr(cls, "__aexit__"):
+        return _entered(enter(fiber, outcome, label))
+    if hasattr(cls, "__enter__") and hasattr(cls, "__exit__"):
+        enter_now(fiber, outcome, label)
+        return None
+    if callable(outcome):
+        fiber.own(outcome, f"disposer from {label}", _site_of(outcome))
+        return None
+    raise PluginError(f"{label} returned {outcome!r} ({cls.__name__}): {_EXPECTED}")
+
+
+def _absorb_generator(fiber: Fiber, body: Generator[object, None, object], label: str) -> None:
+    try:
+        for item in body:
+            _absorb_yielded(fiber, item, label)
+    finally:
+        body.close()
+
+
+async def _absorb_async_generator(
+    fiber: Fiber, body: AsyncGenerator[object, None], label: str
+) -> None:
+    try:
+        async for item in body:
+            _absorb_yielded(fiber, item, label)
+    finally:
+        await body.aclose()
+
+
+def _absorb_yielded(fiber: Fiber, item: object, label: str) -> None:
+    if item is None or isinstance(item, Effect):
+        return
+    if not callable(item):
+        raise PluginError(
+            f"{label} yielded {item!r} ({type(item).__name__}): expected a disposer (a callable)"
+        )
+    fiber.own(item, f"disposer from {label}", _site_of(item))
+
+
+def _site_of(disposer: object) -> Site | None:
+    """Return where a disposer is written: who returned it has left the stack already."""
+    code = getattr(disposer, "__code__", None)
+    return (code, 0) if code is not None else None
+
+
+async def _absorb_awaited(fiber: Fiber, body: Awaitable[object], label: str) -> None:
+    rest = absorb(fiber, await body, label)
+    if rest is not None:
+        await rest
+
+
+async def _entered(entering: Awaitable[object]) -> None:
+    await entering
+
+
+def enter_now(fiber: Fiber, manager: Any, label: str) -> object:
+    """Enter a synchronous context manager that `fiber` will leave at teardown."""
+    fiber.check_open()
+    value = type(manager).__enter__(manager)
+
+    def leave() -> None:
+        type(manager).__exit__(manager, None, None, None)
+
+    fiber.own(leave, f"exit {label}")
+    return value
+
+
+async def enter(fiber: Fiber, manager: Any, label: str) -> object:
+    """Enter an asynchronous context manager in a task of its own, and return its value.
+
+    The same task leaves it, so that cancel scopes and task groups inside may be used by plugins:
+    they must be left by the task that entered them. Its crash while it is held fails the fiber.
+    """
+    hosted = _Hosted(fiber, manager, label)
+    return await hosted.entered()
+
+
+class _Hosted:
+    """An asynchronous context manager, held open by a task until it is released."""
+
+    def __init__(self, fiber: Fiber, manager: Any, label: str) -> None:
+        self.fiber = fiber
+        self.manager = manager
+        self.label = label
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.is_entered = False
+        self.settled = Completion()
+        self.released = Completion()
+        self.effect = fiber.register(f"entered {label}", steps=self._leave)
+        self.job = Job(fiber, f"context manager {label}", self._hold, self._end)
+        fiber.tree.spawn(self.job.run)
+
+    async def _hold(self) -> None:
+        async with self.manager as value:
+            self.value = value
+            self.is_entered = True
+            self.settled.finish()
+            await self.released.wait()
+
+    def _leave(self) -> Steps:
+        if self.is_entered:
+            self.released.finish()
+        else:
+            self.job.cancel()
+        if not self.job.over.done:
+            yield Step(job=self.job)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.effect.forget()
+        if not self.is_entered:
+            self.error = error or PluginError(f"entering {self.label} was cancelled")
+            self.settled.finish()
+        elif error is not None and (self.released.done or self.job.cancelled):
+            self.fiber.report(error, f"leaving {self.label}")
+        elif error is not None:
+            self.fiber.fail(error, f"holding {self.label}")
+
+    async def entered(self) -> object:
+        try:
+            await self.settled.wait()
+        except BaseException:
+            self.effect.dispose()
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def accepts(function: Callable[..., object], count: int) -> int:
+    """Return how many of `count` positional arguments a callable takes.
+
+    Raises PluginError if it needs more, or keyword arguments that nobody would pass.
+    """
+    code = getattr(function, "__code__", None)
+    if code is not None and inspect.isfunction(function) and not code.co_flags & 0x0C:
+        needed = code.co_argcount - len(function.__defaults__ or ())
+        if needed <= count and not code.co_kwonlyargcount:
+            return int(min(count, code.co_argcount))
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return count
+    taken = 0
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return count
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            if taken == count and parameter.default is parameter.empty:
+                raise PluginError(f"{function!r} needs more than {count} arguments")
+            taken = min(count, taken + 1)
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise PluginError(
+                f"{function!r} needs the keyword argument {parameter.name!r}, which is not passed"
+            )
+    return taken

@@ -1,0 +1,239 @@
+"""Plans: what takes part in a scope's assembly, in which order, and what stands behind it.
+
+A plan changes only when a layer on the scope's chain changes or a link of the chain is moved, so
+it is kept until then. It is frozen: an assembly that holds one works on the registry as it stood
+(law L7). Contract: section 5, "Order of work", "Shadowing", "Complete".
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..kernel.context import Context
+from ..kernel.effects import Effect
+from ..scopes.keys import chain_tags, epoch
+from ..scopes.layers import NamedEntries, ScopedLayers
+from .entries import Entry
+from .model import Origin
+from .render import Template
+
+__all__ = ["Plan", "PromptLayers"]
+
+Layer = NamedEntries[tuple[str, Any], Entry]
+
+
+class Shadowing:
+    """An entry as the source of an assembled part, with the entries it stands in front of."""
+
+    __slots__ = ("behind", "entry")
+
+    def __init__(self, entry: Entry, behind: tuple[Entry, ...]) -> None:
+        self.entry = entry
+        self.behind = behind
+
+    def origin(self, seconds: float | None = None) -> Origin:
+        """Return where the entry was registered, and what it shadows."""
+        return self.entry.origin(seconds, self.behind)
+
+    @property
+    def text(self) -> str | None:
+        """The entry's fixed text."""
+        return self.entry.text
+
+    @property
+    def template(self) -> Template | None:
+        """The fixed text, split."""
+        return self.entry.template
+
+    @template.setter
+    def template(self, template: Template) -> None:
+        self.entry.template = template
+
+
+class Plan:
+    """The effective entries of one chain."""
+
+    __slots__ = (
+        "all_variables",
+        "chain",
+        "checks",
+        "complete",
+        "contexts",
+        "epoch",
+        "fixed_variables",
+        "key",
+        "memo",
+        "requires_tools",
+        "sections",
+        "shadowed",
+        "sources",
+        "suppressed",
+        "suppressors",
+        "tools",
+        "variable_providers",
+    )
+
+    def __init__(self, layers: list[Layer]) -> None:
+        merged: dict[tuple[str, Any], Entry] = {}
+        shadowed: dict[Entry, list[Entry]] = {}
+        for layer in layers:
+            for key, entry in layer.items():
+                behind = merged.get(key)
+                if behind is not None:
+                    shadowed[entry] = [behind, *shadowed.pop(behind, [])]
+                merged[key] = entry
+        self.shadowed = shadowed
+        """For an entry that stands in front of others: those, nearest first."""
+        self.sources: dict[Entry, Shadowing] = {
+            entry: Shadowing(entry, tuple(behind)) for entry, behind in shadowed.items()
+        }
+        by_kind: dict[str, list[Entry]] = {}
+        for entry in merged.values():
+            by_kind.setdefault(entry.kind, []).append(entry)
+        self.sections = sorted(by_kind.get("section", ()), key=_order)
+        self.contexts = sorted(by_kind.get("context", ()), key=_order)
+        variables = self.all_variables = by_kind.get("variable", [])
+        self.variable_providers = [entry for entry in variables if entry.provider is not None]
+        self.fixed_variables: dict[str, str | None] = {v.name: v.text for v in variables}
+        self.tools = by_kind.get("tools", [])
+        self.checks = by_kind.get("check", [])
+        self.suppressors = by_kind.get("suppressor", [])
+        self.suppressed: frozenset[str] | None = _suppressed(self.suppressors)
+        """The names of suppressed contexts; None for all of them."""
+        self.complete = [entry for entry in self.sections if entry.complete]
+        self.requires_tools = any(e.requires_tools for e in (*self.sections, *self.contexts))
+        self.chain: list[int] = []
+        self.epoch = -1
+        self.key: object | None = None
+        self.memo: Any = None
+        """What the assembler keeps between assemblies: tools it has ordered already."""
+
+    def source_of(self, entry: Entry) -> Entry | Shadowing:
+        """Return what an assembled part names as its source."""
+        return self.sources.get(entry, entry) if self.sources else entry
+
+    def suppresses(self, name: str) -> bool:
+        """Whether a context of this name is left out."""
+        return self.suppressed is None or name in self.suppressed
+
+
+def _order(entry: Entry) -> float:
+    assert entry.order is not None
+    return entry.order
+
+
+def _suppressed(suppressors: list[Entry]) -> frozenset[str] | None:
+    names: set[str] = set()
+    for entry in suppressors:
+        if not entry.requires_tools:  # a suppressor without names
+            return None
+        names.update(entry.requires_tools)
+    return frozenset(names)
+
+
+class PromptLayers(ScopedLayers[Layer]):
+    """The storage of one prompt registry, and the plans made from it."""
+
+    def __init__(self, create: Callable[[object | None], Layer]) -> None:
+        super().__init__(create)
+        self._plans: dict[int, Plan] = {}
+        self._built_on: dict[int, set[int]] = {}
+        """For the identity of a key: the plans whose chain it is on."""
+        self._watched: dict[int, weakref.ref[object]] = {}
+
+    def add(self, ctx: Context, entry: Entry, changed: Callable[[], object]) -> Effect:
+        """Register an entry; all or nothing, `changed` included (law L5)."""
+        key = entry.scope = ctx.tag
+        kind = entry.kind
+        registration = _Registration(self, key, changed)
+        label = (kind, entry.name)
+        effect = entry.effect = ctx.fiber.register(label, registration)
+        layer = self.global_layer if key is None else self._layer(key)
+        name: tuple[str, Any] = label if kind in _NAMED else (kind, effect.place)
+        try:
+            layer.add(name, entry, effect.place)
+        except BaseException:
+            self._reclaim(key, layer)
+            effect()
+            raise
+        registration.layer = layer
+        registration.name = name
+        self.forget_plans(key)
+        try:
+            changed()
+        except BaseException:
+            effect()
+            raise
+        return effect
+
+    # Plans
+
+    def plan_for(self, key: object | None) -> Plan:
+        """Return the plan of a scope key, or of the global layer."""
+        plan = self._plans.get(id(key))
+        if plan is not None:
+            if key is None or plan.epoch == epoch():
+                return plan
+            if plan.chain == [id(tag) for tag in chain_tags(key)]:
+                plan.epoch = epoch()
+                return plan
+        return self._make_plan(key)
+
+    def _make_plan(self, key: object | None) -> Plan:
+        plan = Plan([self.global_layer, *self.chain_layers(key)])
+        plan.epoch = epoch()
+        plan.chain = [id(tag) for tag in chain_tags(key)]
+        identity = id(key)
+        if key is not None and identity not in self._watched:
+            try:
+                self._watched[identity] = weakref.ref(key, lambda _: self._drop(identity))
+            except TypeError:
+                plan.key = key  # held, so that its identity is not used again
+        self._plans[identity] = plan
+        for tag in plan.chain:
+            self._built_on.setdefault(tag, set()).add(identity)
+        return plan
+
+    def forget_plans(self, key: object | None) -> None:
+        """Drop the plans that the layer of `key` is part of."""
+        if key is None:
+            self._plans.clear()
+            self._built_on.clear()
+        else:
+            for identity in self._built_on.pop(id(key), ()):
+                self._plans.pop(identity, None)
+
+    def _drop(self, identity: int) -> None:
+        self._plans.pop(identity, None)
+        self._watched.pop(identity, None)
+        self._built_on.pop(identity, None)
+
+
+_NAMED = frozenset({"section", "context", "variable"})
+
+
+class _Registration:
+    """The undo of one entry."""
+
+    __slots__ = ("changed", "key", "layer", "layers", "name")
+
+    def __init__(
+        self, layers: PromptLayers, key: object | None, changed: Callable[[], object]
+    ) -> None:
+        self.layers = layers
+        self.key = key
+        self.changed = changed
+        self.layer: Layer | None = None
+        self.name: tuple[str, Any] = ("", "")
+
+    def __call__(self) -> None:
+        layer = self.layer
+        if layer is None:
+            return
+        self.layer = None
+        layer.remove(self.name)
+        self.layers._reclaim(self.key, layer)
+        self.layers.forget_plans(self.key)
+        self.changed()

@@ -1,0 +1,260 @@
+"""Layered storage for scope-aware registries: one global layer, and one per scope that needs it.
+
+A registry makes one `ScopedLayers` and gives it a factory for its layers. Whoever registers
+passes one context, which decides both who sees the entry (its scope) and who owns it (its fiber).
+Contract: section 4, `ScopedLayers`; laws L1, L2, L5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import Generic, Protocol, TypeVar
+
+from ..kernel.context import Context
+from ..kernel.effects import Effect, Label
+from ..kernel.setup import accepts
+from .keys import chain_tags
+
+__all__ = ["AnonymousEntries", "Layer", "NamedEntries", "ScopedLayers"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LAST = float("inf")
+
+
+class Layer(Protocol):
+    """What a registry keeps for one scope."""
+
+    def is_empty(self) -> bool:
+        """Whether nothing is registered; an empty scope layer is reclaimed."""
+        ...
+
+
+L = TypeVar("L", bound=Layer)
+Undo = Callable[[], object]
+
+
+class NamedEntries(Generic[K, V]):
+    """Entries by name, in registration order. A name is taken once."""
+
+    __slots__ = ("_duplicate", "_entries", "_in_order")
+
+    def __init__(self, duplicate: Callable[[K], BaseException]) -> None:
+        self._duplicate = duplicate
+        self._entries: dict[K, tuple[float, V]] = {}
+        self._in_order = True
+
+    def insert(self, name: K, value: V, place: float = _LAST) -> Undo:
+        """Add an entry and return its undo; raise the registry's error if the name is taken.
+
+        `place` puts an entry that comes back after a restart where it stood.
+        """
+        self.add(name, value, place)
+        return lambda: self.remove(name)
+
+    def add(self, name: K, value: V, place: float) -> None:
+        """Add an entry whose undo is `remove`."""
+        entries = self._entries
+        if name in entries:
+            raise self._duplicate(name)
+        if entries and self._in_order and place < next(reversed(entries.values()))[0]:
+            self._in_order = False
+        entries[name] = (place, value)
+
+    def remove(self, name: K) -> None:
+        """Take an entry out."""
+        self._entries.pop(name, None)
+
+    def _ordered(self) -> dict[K, tuple[float, V]]:
+        if not self._in_order:
+            ordered = sorted(self._entries.items(), key=lambda item: item[1][0])
+            self._entries.clear()
+            self._entries.update(ordered)
+            self._in_order = True
+        return self._entries
+
+    def get(self, name: K) -> V | None:
+        """Return the entry of a name, or None."""
+        entry = self._entries.get(name)
+        return entry[1] if entry is not None else None
+
+    def keys(self) -> list[K]:
+        """Return the names, in registration order."""
+        return list(self._ordered())
+
+    def values(self) -> list[V]:
+        """Return the entries, in registration order."""
+        return [value for _, value in self._ordered().values()]
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return names and entries, in registration order."""
+        return [(name, value) for name, (_, value) in self._ordered().items()]
+
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._entries
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._ordered())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class AnonymousEntries(Generic[V]):
+    """Entries without names, in registration order."""
+
+    __slots__ = ("_entries", "_next")
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[float, V]] = {}
+        self._next = 0
+
+    def append(self, value: V, place: float = _LAST) -> Undo:
+        """Add an entry and return its undo."""
+        number, self._next = self._next, self._next + 1
+        self._entries[number] = (place, value)
+        return lambda: self._entries.pop(number, None)
+
+    def values(self) -> list[V]:
+        """Return the entries, in registration order."""
+        return [value for _, value in sorted(self._entries.values(), key=itemgetter(0))]
+
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._entries
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _Held(Generic[L]):
+    """A scope layer with its key, which is held so that its identity is not used again."""
+
+    __slots__ = ("key", "layer")
+
+    def __init__(self, key: object, layer: L) -> None:
+        self.key = key
+        self.layer = layer
+
+
+class ScopedLayers(Generic[L]):
+    """An eager global layer, and lazy scope layers that go when they are empty.
+
+    `create` makes a layer for a key (None: the global one). `changed(key)` is called after each
+    registration and each removal; if it raises at a registration, that is taken back, and the
+    error reaches whoever registered.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[object | None], L],
+        changed: Callable[[object | None], object] | None = None,
+    ) -> None:
+        self._create = create
+        self._changed = changed
+        self.global_layer = create(None)
+        self._scoped: dict[int, _Held[L]] = {}
+
+    def peek(self, key: object | None) -> L | None:
+        """Return the layer of a key if it has one, without making it."""
+        if key is None:
+            return self.global_layer
+        held = self._scoped.get(id(key))
+        return held.layer if held is not None else None
+
+    def chain_layers(self, key: object | None) -> list[L]:
+        """Return the scope layers that a key sees, farthest first, without the global one."""
+        scoped = self._scoped
+        if key is None or not scoped:
+            return []
+        found = [scoped[id(tag)].layer for tag in chain_tags(key) if id(tag) in scoped]
+        found.reverse()
+        return found
+
+    def merge(
+        self, key: object | None, entries: Callable[[L], NamedEntries[K, V] | Mapping[K, V]]
+    ) -> dict[K, V]:
+        """Return what a key sees by name: the nearest entry wins, in the place of the first."""
+        merged = dict(entries(self.global_layer).items())
+        for layer in self.chain_layers(key):
+            merged.update(entries(layer).items())
+        return merged
+
+    def scopes(self) -> list[object]:
+        """Return the keys that have a layer."""
+        return [held.key for held in self._scoped.values()]
+
+    def is_empty(self) -> bool:
+        """Whether nothing at all is registered."""
+        return not self._scoped and self.global_layer.is_empty()
+
+    def effect(
+        self,
+        ctx: Context,
+        action: Callable[..., Undo],
+        label: Label = "registration",
+    ) -> Effect:
+        """Register in the layer of `ctx`'s scope, owned by `ctx`'s fiber; return the effect.
+
+        `action(layer)`, or `action(layer, place)`, adds to the layer and returns the undo.
+        """
+        if accepts(action, 2) == 2:
+            return self.register(ctx, action, label)
+        return self.register(ctx, lambda layer, place: action(layer), label)
+
+    def register(
+        self, ctx: Context, action: Callable[[L, float], Undo], label: Label
+    ) -> Effect:
+        """Do the work of `effect`, for an action that takes layer and place."""
+        key = ctx.tag
+        changed = self._changed
+        undo_entry: Undo | None = None
+
+        def undo() -> None:
+            nonlocal undo_entry
+            if undo_entry is None:
+                return
+            undo_entry()
+            undo_entry = None
+            self._reclaim(key, layer)
+            if changed is not None:
+                changed(key)
+
+        effect = ctx.fiber.register(label, undo)
+        layer = self.global_layer if key is None else self._layer(key)
+        try:
+            undo_entry = action(layer, effect.place)
+        except BaseException:
+            self._reclaim(key, layer)
+            effect()
+            raise
+        if changed is not None:
+            try:
+                changed(key)
+            except BaseException:
+                effect()
+                raise
+        return effect
+
+    def _layer(self, key: object) -> L:
+        held = self._scoped.get(id(key))
+        if held is None:
+            held = self._scoped[id(key)] = _Held(key, self._create(key))
+        return held.layer
+
+    def _reclaim(self, key: object | None, layer: L) -> None:
+        if key is not None and layer.is_empty():
+            held = self._scoped.get(id(key))
+            if held is not None and held.layer is layer:
+                del self._scoped[id(key)]
+
+

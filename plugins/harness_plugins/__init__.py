@@ -1,0 +1,1 @@
+"""First-party plugins, each a worked example of the public API."""
