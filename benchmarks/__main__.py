@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.measure import FULL, QUICK, Measured, Mismatch, Settings, measure_row
-from benchmarks.original import Original, OriginalUnavailable
+from benchmarks.measure import FULL, QUICK, Measured, MismatchError, Settings, measure_row
+from benchmarks.original import Original, OriginalUnavailableError
 from benchmarks.rows import ROWS, Row, row_named
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -46,7 +46,7 @@ async def start_original(wanted: bool, say: Callable[[str], None]) -> Original |
     say("setting up the original under Node")
     try:
         original = await Original.start()
-    except OriginalUnavailable as reason:
+    except OriginalUnavailableError as reason:
         print(f"the original is left out: {reason}", file=sys.stderr)
         return None
     kettle = await original.build(ROWS[0])
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
                     say=status.update,
                 )
             )
-        except Mismatch as mismatch:
+        except MismatchError as mismatch:
             print(mismatch, file=sys.stderr)
             return 1
     report.print_table(measured)

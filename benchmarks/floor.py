@@ -135,7 +135,7 @@ class Floor:
             assembly_listener(each, Record, Record) for each in work["listeners"]
         ]
         schemas = [Tool(**tool) for tool in work["tools"]]
-        self.provide_tools: Callable[[AssembleContext], list[Tool]] = lambda context: schemas
+        self.provide_tools: Callable[[AssembleContext], list[Tool]] = lambda _: schemas
         self.tool_order: list[str] | None = work["tool_order"]
 
     def tools(self, context: AssembleContext) -> list[Tool]:
@@ -509,7 +509,7 @@ async def memory_floor(row: Row) -> Subject:
     return LocalSubject("floor", result=result, measure=measure)
 
 
-async def read_floor(row: Row) -> Subject:
+async def read_floor(_row: Row) -> Subject:
     """Leaves out: everything but one attribute of one object."""
     holder = Guest(Registry())
 

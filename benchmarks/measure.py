@@ -21,7 +21,7 @@ FEWER = "ours, fewer scopes"
 MEMORY_ROUNDS = 3
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """Two subjects did not come to the same result, so that timing them would mean nothing."""
 
     def __init__(self, row: str, subject: str, reference: str, expected: Any, got: Any) -> None:
@@ -133,13 +133,13 @@ async def build_all(row: Row, original: Original | None) -> dict[str, Subject]:
 
 
 async def check_same(row: Row, subjects: dict[str, Subject]) -> None:
-    """Raise `Mismatch` unless all come to what the original (else the floor) comes to."""
+    """Raise `MismatchError` unless all come to what the original (else the floor) comes to."""
     results = {name: await subject.result() for name, subject in subjects.items()}
     reference = ORIGINAL if ORIGINAL in results else FLOOR
     expected = results[reference]
     for name, got in results.items():
         if _as_json(got) != _as_json(expected):
-            raise Mismatch(row.name, name, reference, expected, got)
+            raise MismatchError(row.name, name, reference, expected, got)
 
 
 def _as_json(value: Any) -> Any:

@@ -20,7 +20,7 @@ CACHE = Path(__file__).parent.parent / ".cache" / "original"
 LINE_LIMIT = 64 * 1024 * 1024
 
 
-class OriginalUnavailable(RuntimeError):
+class OriginalUnavailableError(RuntimeError):
     """Node or the packages of the original are not there and could not be installed."""
 
 
@@ -30,7 +30,7 @@ def install() -> Path:
     stamp = CACHE / "installed.json"
     driver = CACHE / "driver.mjs"
     if shutil.which("node") is None:
-        raise OriginalUnavailable("node is not on the PATH")
+        raise OriginalUnavailableError("node is not on the PATH")
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         _install_packages(wanted)
         stamp.write_text(wanted, encoding="utf-8")
@@ -41,7 +41,7 @@ def install() -> Path:
 def _install_packages(package_json: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        raise OriginalUnavailable("npm is not on the PATH")
+        raise OriginalUnavailableError("npm is not on the PATH")
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n", encoding="utf-8")
     (CACHE / "package.json").write_text(package_json, encoding="utf-8")
@@ -52,7 +52,7 @@ def _install_packages(package_json: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise OriginalUnavailable(f"npm install failed: {done.stderr.strip()[-500:]}")
+        raise OriginalUnavailableError(f"npm install failed: {done.stderr.strip()[-500:]}")
 
 
 class Original:
@@ -84,7 +84,7 @@ class Original:
         await self._process.stdin.drain()
         raw = await self._process.stdout.readline()
         if not raw:
-            raise OriginalUnavailable(f"the original's process ended during {do!r}")
+            raise OriginalUnavailableError(f"the original's process ended during {do!r}")
         answer: dict[str, Any] = json.loads(raw)
         if "error" in answer:
             raise RuntimeError(f"the original failed at {do!r}: {answer['error']}")

@@ -107,7 +107,7 @@ async def assemble(row: Row) -> Subject:
     if work["tools"]:
         schemas = [ToolSchema(**tool) for tool in work["tools"]]
         provided = ToolProviderResult(schemas)
-        tree.host.system_prompt.tools(lambda context: provided)
+        tree.host.system_prompt.tools(lambda _: provided)
     keys = mint(tree.host, work["scopes"])
     for described in work["listeners"]:
         listener = assembly_listener(described, AssembledSection, AssembledContext)
@@ -289,7 +289,7 @@ async def scope(row: Row) -> Subject:
     return LocalSubject("ours", result=result, run=run, close=tree.close)
 
 
-async def read(row: Row) -> Subject:
+async def read(_row: Row) -> Subject:
     """Read the prompt service from a context that injects it."""
     tree = await Tree.plant()
     host = tree.host

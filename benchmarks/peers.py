@@ -5,6 +5,7 @@ A peer that is not installed is left out. The README says why each is missing fr
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 from collections.abc import Awaitable, Callable
@@ -63,7 +64,7 @@ async def blinker_emit(row: Row) -> Subject:
     return LocalSubject(BLINKER, result=result, run=run)
 
 
-def _drop_sender(listener: Callable[[int], None], sender: object, value: int) -> None:
+def _drop_sender(listener: Callable[[int], None], _sender: object, value: int) -> None:
     listener(value)
 
 
@@ -180,12 +181,15 @@ async def letoderea_emit_scoped(row: Row) -> Subject:
     return LocalSubject(LETODEREA, result=result, run=run, close=close)
 
 
+def _cordis_context() -> Any:
+    """Return a new root context; the module carries no types."""
+    return importlib.import_module("cordis").Context()
+
+
 async def cordis_emit(row: Row) -> Subject:
     """Emit an event on a root context."""
-    from cordis import Context
-
     heard, listeners = counters(row.work["listeners"])
-    ctx = Context()
+    ctx = _cordis_context()
     for listener in listeners:
         ctx.on(TICK, listener)
 
@@ -203,9 +207,7 @@ async def cordis_emit(row: Row) -> Subject:
 
 async def cordis_waterfall(row: Row) -> Subject:
     """Pass a value through a waterfall of a root context."""
-    from cordis import Context
-
-    ctx = Context()
+    ctx = _cordis_context()
     for _ in range(row.work["listeners"]):
         ctx.on(FLOW, partial(flow))
 
@@ -222,9 +224,7 @@ async def cordis_waterfall(row: Row) -> Subject:
 
 async def _cordis_tree() -> tuple[Any, Registry]:
     """A context whose service `book` holds the floor's own registry of plain dicts."""
-    from cordis import Context
-
-    ctx = Context()
+    ctx = _cordis_context()
     registry = Registry()
     ctx.provide("book")
     ctx.set("book", SimpleNamespace(store=registry))
@@ -297,12 +297,12 @@ async def cordis_mount(row: Row) -> Subject:
     return LocalSubject(PI_CORDIS, result=result, run=run, unit=row.work["live"])
 
 
-async def cordis_read(row: Row) -> Subject:
+async def cordis_read(_row: Row) -> Subject:
     """Read a service from a plugin's context."""
     ctx, _ = await _cordis_tree()
     hosts: list[Any] = []
 
-    def host(ctx: Any, config: Any = None) -> None:
+    def host(ctx: Any, _config: Any = None) -> None:
         hosts.append(ctx)
 
     host.inject = ["book"]  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from benchmarks.measure import FLOOR, ORIGINAL, OURS, Goal, Measured, Settings
 from benchmarks.original import HERE
 from benchmarks.peers import MODULES
 
-PIPED_WIDTH = 200
+PIPED_WIDTH = 400
 
 
 def machine() -> dict[str, Any]:
@@ -107,7 +107,7 @@ def print_table(measured: list[Measured], console: Console | None = None) -> Non
     for name in numeric:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("goals", no_wrap=not console.is_terminal)
-    table.add_column("met")
+    table.add_column("met", no_wrap=not console.is_terminal)
     table.add_column("peers", no_wrap=not console.is_terminal)
     for each in measured:
         table.add_row(*_cells(each))

@@ -36,7 +36,7 @@ def text_of(text: Any) -> Text:
 def value_of(value: str) -> Callable[[Any], str]:
     """Return a provider of that value."""
 
-    def provide(context: Any) -> str:
+    def provide(_context: Any) -> str:
         return value
 
     return provide
@@ -46,17 +46,17 @@ def assembly_listener(described: dict[str, Any], section: Any, context_entry: An
     """Make a listener of the described behaviour; records are made with the given classes."""
     name, text = described["name"], described["text"]
 
-    async def append_section(assembly: Any, context: Any, next: Any) -> Any:
+    async def append_section(assembly: Any, _context: Any, next: Any) -> Any:
         assembly.sections.append(section(name, text))
         return await next()
 
-    async def mutate_text(assembly: Any, context: Any, next: Any) -> Any:
+    async def mutate_text(assembly: Any, _context: Any, next: Any) -> Any:
         for entry in assembly.sections:
             if entry.name == name:
                 entry.text += text
         return await next()
 
-    async def after_append_context(assembly: Any, context: Any, next: Any) -> Any:
+    async def after_append_context(_assembly: Any, _context: Any, next: Any) -> Any:
         result = await next()
         result.contexts.append(context_entry(name, text))
         return result

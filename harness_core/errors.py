@@ -34,6 +34,7 @@ Contract: section 2, "Errors", and law L10.
 from __future__ import annotations
 
 import difflib
+import pickle
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -64,6 +65,7 @@ __all__ = [
     "ToolOrderError",
     "UnknownVariableError",
     "closest",
+    "safe_repr",
 ]
 
 
@@ -74,9 +76,24 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _portable(fact: object) -> object:
-    """Turn a live object (a fiber) into its name, so that the error can travel."""
+    """Turn what cannot be pickled (a fiber, a lambda) into its name, so that the error travels."""
     path = getattr(fact, "path", None)
-    return path if isinstance(path, str) else fact
+    if isinstance(path, str):
+        return path
+    try:
+        pickle.dumps(fact)
+    except Exception:  # whatever an object's own pickling raises
+        return safe_repr(fact)
+    return fact
+
+
+def safe_repr(value: object, length: int = 120) -> str:
+    """Return a repr that is short and never raises: for messages about other people's objects."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
 def _rebuild(cls: type[HarnessError], args: tuple[Any, ...], facts: dict[str, Any]) -> HarnessError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 from ..errors import ConfigError, HarnessError, closest
 
@@ -22,12 +22,12 @@ def structure(config_class: Any, raw: object, plugin: str) -> Any:
     """
     if isinstance(raw, config_class):
         return raw
-    data = {} if raw is None else raw
-    if not isinstance(data, Mapping):
+    if raw is not None and not isinstance(raw, Mapping):
         raise ConfigError(
-            [f"expected a mapping of settings, got {data!r} ({type(data).__name__})"],
+            [f"expected a mapping of settings, got {raw!r} ({type(raw).__name__})"],
             plugin=plugin,
         )
+    data = cast("Mapping[str, Any]", raw or {})
     if hasattr(config_class, "model_validate"):
         return _with_pydantic(config_class, data, plugin)
     return _with_cattrs(config_class, data, plugin)
@@ -118,6 +118,11 @@ def _exactly(kinds: tuple[type, ...], name: str) -> Callable[[object, object], o
     return hook
 
 
+def _is_uniform_tuple(kind: Any) -> bool:
+    origin: object = get_origin(kind)
+    return origin is tuple and get_args(kind)[-1:] == (...,)
+
+
 def _refuse_text_as_list(converter: Any) -> None:
     """A string or a mapping can be iterated, and is never meant where a list is."""
     from cattrs import cols
@@ -139,6 +144,6 @@ def _refuse_text_as_list(converter: Any) -> None:
         cols.is_sequence, guarded(cols.list_structure_factory)
     )
     converter.register_structure_hook_factory(
-        lambda kind: get_origin(kind) is tuple and get_args(kind)[-1:] == (...,),
+        _is_uniform_tuple,
         guarded(cols.homogenous_tuple_structure_factory),
     )

@@ -1,14 +1,15 @@
 """Containers of dependency-injector: published as services, or declared by a plugin.
 
 dependency-injector decides lifetimes and choices of values. Acquiring and releasing stay with
-fibers, so nothing here starts, shuts down or wires anything. The library takes 0.15 s to import, so
-the functions import it when they are first called. Contract: section 2, "dependency-injector", places (1) and (2).
+fibers, so nothing here starts, shuts down or wires anything. The library takes 0.15 s to import,
+so the functions import it when they are first called. Contract: section 2, "dependency-injector",
+places (1) and (2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -39,9 +40,7 @@ def mount_container(ctx: Context, container: Any, only: Iterable[str] | None = N
         names = list(only)
         unknown = [name for name in names if name not in found]
         if unknown:
-            raise PluginError(
-                f"the container has no providers {unknown}; it has {sorted(found)}"
-            )
+            raise PluginError(f"the container has no providers {unknown}; it has {sorted(found)}")
     for name in names:
         refuse_provider(found[name], name)
 
@@ -82,7 +81,7 @@ def build_container(ctx: Context, container_class: Any, config: object) -> None:
         if isinstance(provider, providers.Dependency):
             if not _has_default(provider) or ctx.get(name) is not None:
                 # Read at each call, so that an override of the service is seen here too.
-                provider.override(providers.Callable(ctx.get, name))
+                cast("Any", provider).override(providers.Callable(ctx.get, name))
         elif isinstance(provider, providers.Configuration):
             provider.from_dict(_settings(config))
         else:
@@ -106,4 +105,4 @@ def _settings(config: object) -> dict[str, Any]:
     dump = getattr(config, "model_dump", None)
     if dump is not None:
         return dict(dump())
-    return dict(config) if isinstance(config, dict) else {}
+    return dict(cast("dict[str, Any]", config)) if isinstance(config, dict) else {}

@@ -9,7 +9,7 @@ Contract: sections 2 and 3.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast, overload
@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar, cast, overload
 import anyio
 
 from ..errors import ConfigError, PluginError, ServiceAccessError, ServiceConflictError
-from .effects import Effect
+from .effects import Effect, unwind
 from .events import Bus, Event, Target
 from .fiber import Fiber
 from .lifecycle import FiberState
@@ -34,7 +34,8 @@ from .services import (
     key_of,
     read_inject,
 )
-from .setup import absorb, accepts, enter, enter_now
+from .setup import absorb, accepts, class_of, enter, enter_now
+from .steps import run_steps
 from .tree import Tree
 
 __all__ = ["Context", "override"]
@@ -53,17 +54,22 @@ class Kernel:
     def __init__(self) -> None:
         self.tree = Tree()
         self.services = Services(self.tree)
-        self.bus = Bus()
+        self.bus = Bus({"fiber/state": self._watch_states, "service/change": self._watch_services})
         self.accessors: dict[str, tuple[Getter, Setter | None]] = {}
-        self.at_close: list[Callable[[], object]] = []
+        self.at_close: dict[object, Callable[[], object]] = {}
         self._reporting = False
-        self.tree.on_state = self._state_changed
         self.tree.on_error = self._failed
-        self.services.on_change = self._service_changed
+
+    # States and services change often, and are seldom listened to.
+
+    def _watch_states(self, heard: bool) -> None:
+        self.tree.on_state = self._state_changed if heard else None
+
+    def _watch_services(self, heard: bool) -> None:
+        self.services.on_change = self._service_changed if heard else None
 
     def _state_changed(self, fiber: Fiber, old: FiberState) -> None:
-        if self.bus.heard("fiber/state"):
-            self.bus.emit("fiber/state", (fiber, old), None)
+        self.bus.emit("fiber/state", (fiber, old), None)
 
     def _failed(self, fiber: Fiber, error: BaseException) -> None:
         if self._reporting or not self.bus.heard("fiber/error"):
@@ -75,8 +81,7 @@ class Kernel:
             self._reporting = False
 
     def _service_changed(self, key: str, fiber: object) -> None:
-        if self.bus.heard("service/change"):
-            self.bus.emit("service/change", (key, fiber), None)
+        self.bus.emit("service/change", (key, fiber), None)
 
 
 class Context:
@@ -146,11 +151,13 @@ class Context:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.fiber.dispose()
+        interrupted = await _to_the_end(self.fiber.dispose().wait)
         while self.kernel.at_close:
-            self.kernel.at_close.pop()()
-        await self.kernel.tree.stop()
+            self.kernel.at_close.popitem()[1]()
+        interrupted = await _to_the_end(self.kernel.tree.stop) or interrupted
+        await self.kernel.tree.leave()
+        if interrupted is not None:
+            raise interrupted
 
     @property
     def root(self) -> Context:
@@ -196,32 +203,31 @@ class Context:
         fiber.plugin = plugin
         fiber.updater = mount
         ctx.__dict__["fiber"] = fiber
+        self.fiber.adopt(fiber)
         if spec.inject:
             ctx._inject(fiber, spec.inject)
-        self.fiber.adopt(fiber)
         bus = self.kernel.bus
         if bus.heard("plugin/mount"):
             bus.emit("plugin/mount", (fiber,), None)
         try:
             mount.config = spec.structure(config)
         except ConfigError as error:
+            mount.fault = error
             fiber.fail(error, "reading its config")
             return fiber
-        if fiber.requirements is not None:
-            fiber.requirements.watch()
         fiber.start()
         return fiber
 
     def _inject(self, fiber: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> None:
-        services = self.kernel.services
-        slots = {key: services.slot(key, self._realms.get(key)) for key in wanted}
+        services, realms = self.kernel.services, self._realms
+        slots: dict[str, Slot] = {}
+        for key, config in wanted.items():
+            slots[key] = services.slot(key, realms.get(key))
+            if config:
+                layers = (*self._intercepts.get(key, ()), config)
+                self.__dict__["_intercepts"] = {**self._intercepts, key: layers}
         fiber.requirements = Injection(fiber, self, slots)
-        layered = {key: config for key, config in wanted.items() if config}
-        if layered:
-            intercepts = dict(self._intercepts)
-            for key, config in layered.items():
-                intercepts[key] = (*intercepts.get(key, ()), config)
-            self.__dict__["_intercepts"] = intercepts
+        fiber.requirements.watch()
 
     def inject(self, keys: object, body: Callable[..., object]) -> Fiber:
         """Mount `body` as a child plugin that runs while the services `keys` are there."""
@@ -249,9 +255,12 @@ class Context:
         fiber.start()
         return ctx
 
-    def at_close(self, callback: Callable[[], object]) -> None:
-        """Call `callback` when the tree has been disposed: for what no fiber can own."""
-        self.kernel.at_close.append(callback)
+    def at_close(self, callback: Callable[[], object], key: object) -> None:
+        """Call `callback` when the tree has been disposed, once for each hashable `key`.
+
+        For what no fiber can own, because it outlives the fiber.
+        """
+        self.kernel.at_close[key] = callback
 
     def on_update(self, handler: UpdateHandler) -> Effect:
         """Accept config updates in place: `handler(config)` instead of a restart.
@@ -273,7 +282,7 @@ class Context:
         raises, nothing is left and the error is raised here; an asynchronous body's by awaiting
         the effect. (Laws L3, L5.)
         """
-        name = label or getattr(body, "__name__", "effect")
+        name = label or str(getattr(body, "__name__", "effect"))
         arity = accepts(body, 1)
         fiber = self.fiber
         effect = fiber.register(name)
@@ -289,6 +298,9 @@ class Context:
         switch(False)
         if rest is not None:
             effect.set_up(lambda: rest, switch)
+        elif effect.disposed and effect.children:
+            # The body ended its own effect or fiber, and then handed over a disposer.
+            run_steps(fiber.tree, unwind(effect.children))
         return effect
 
     @overload
@@ -300,7 +312,7 @@ class Context:
 
         An asynchronous one is held by a task of its own, which both enters and leaves it.
         """
-        cls = type(manager)
+        cls = class_of(manager)
         if hasattr(cls, "__aenter__"):
             return await enter(self.fiber, manager, cls.__name__)
         if not hasattr(cls, "__enter__"):
@@ -314,7 +326,7 @@ class Context:
 
         If it raises, the fiber is torn down and FAILED.
         """
-        label = name or getattr(fn, "__qualname__", None) or repr(fn)
+        label = name or str(getattr(fn, "__qualname__", None) or repr(fn))
         return self.fiber.run_soon(lambda: fn(*args), ("task", label))
 
     # Services
@@ -324,23 +336,21 @@ class Context:
 
         Raises ServiceConflictError if the key is taken in this realm.
         """
-        if isinstance(value, Service) and "home" not in value.__dict__:
-            value._caller = value._bridge = value.home = self
         return self.publish_service(key_of(key), value)
 
     def publish_service(self, key: str, value: object) -> Effect:
         """Publish a value under a key that has been checked."""
-        if hasattr(Context, key):
+        if key in RESERVED:
             raise PluginError(f'service key "{key}" is taken by Context.{key}; choose another')
-        return self.kernel.services.publish(self._slot(key), self.fiber, value)
+        return self.kernel.services.publish(self.service_slot(key), self.fiber, value)
 
     def check_free(self, key: str) -> None:
         """Raise ServiceConflictError if the key is taken in this realm."""
-        binding = self._slot(key).binding
+        binding = self.service_slot(key).binding
         if binding is not None:
             raise ServiceConflictError(key, binding.fiber.path)
 
-    def _slot(self, key: str) -> Slot:
+    def service_slot(self, key: str) -> Slot:
         return self.kernel.services.slot(key, self._realms.get(key))
 
     def get(self, key: Key) -> Any:
@@ -464,14 +474,14 @@ class Context:
         This is where registrations live that callers own: they outlive the service instance.
         `forget_state` drops it once it holds nothing.
         """
-        state = self._slot(key_of(key)).state
+        state = self.service_slot(key_of(key)).state
         if name not in state:
             state[name] = make()
         return cast("T", state[name])
 
     def forget_state(self, key: Key, name: str) -> None:
         """Drop what `shared_state` keeps."""
-        slot = self._slot(key_of(key))
+        slot = self.service_slot(key_of(key))
         slot.state.pop(name, None)
         self.kernel.services.reclaim(slot)
 
@@ -480,7 +490,7 @@ class Context:
     def accessor(self, name: str, getter: Getter, setter: Setter | None = None) -> Effect:
         """Add an attribute to every context of the tree: `getter(ctx)`, `setter(ctx, value)`."""
         accessors = self.kernel.accessors
-        if hasattr(Context, name) or name in accessors or not name.isidentifier():
+        if name in RESERVED or name in accessors or not name.isidentifier():
             raise PluginError(f'context attribute "{name}" is taken or no identifier')
         effect = self.fiber.register(("accessor", name), lambda: accessors.pop(name, None))
         accessors[name] = (getter, setter)
@@ -492,7 +502,7 @@ class Context:
         `names` lists them, or maps names on the context to names on the service.
         """
         service = key_of(key)
-        pairs = dict(names) if isinstance(names, Mapping) else {name: name for name in names}
+        pairs = _pairs(names)
 
         def getter(attribute: str) -> Getter:
             def get(ctx: Context) -> Any:
@@ -544,7 +554,10 @@ class Context:
         `prepend` calls it before the others; `unfiltered` lets it hear dispatches for any scope.
         (Section 3.)
         """
-        return self._listen(event, listener, prepend, unfiltered, once=False)
+        heard: Effect | Callable[[F], F] = self._listen(
+            event, listener, prepend, unfiltered, once=False
+        )
+        return heard
 
     def once(
         self,
@@ -580,13 +593,12 @@ class Context:
 
         return decorate
 
-    def emit(
-        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
-    ) -> None:
+    def emit(self, event: str | Event[Any, Any], *args: Any, target: Target | None = None) -> None:
         """Call every listener in order. Coroutine listeners run as tasks of their own fibers.
 
         A raising listener is reported and stops nobody, unless the event is vetoing.
         """
+        self.kernel.tree.check_thread()
         self.kernel.bus.emit(event, args, target)
 
     async def parallel(
@@ -601,37 +613,61 @@ class Context:
         """Call listeners in order; return the first result that is not None or False."""
         return await self.kernel.bus.serial(event, args, target)
 
-    def bail(
-        self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
-    ) -> Any:
+    def bail(self, event: str | Event[Any, Any], *args: Any, target: Target | None = None) -> Any:
         """Call synchronous listeners in order; return the first result not None or False."""
+        self.kernel.tree.check_thread()
         return self.kernel.bus.bail(event, args, target)
 
-    async def waterfall(
+    def waterfall(
         self,
         event: str | Event[Any, Any],
         *args: Any,
         inner: Callable[..., Any] | None = None,
         target: Target | None = None,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run listeners as middleware around `inner`; return what the outermost returns.
 
         Each listener gets `(*args, next)`. `inner` is called without arguments, or with `args` if
         it asks for them; without it the innermost result is the first argument.
         """
-        return await self.kernel.bus.waterfall(event, args, _innermost(inner, args), target)
+        return self.kernel.bus.waterfall(event, args, _innermost(inner, args), target)
 
     def __repr__(self) -> str:
         scope = f" scope={self.tag!r}" if self.tag is not None else ""
         return f"<Context of {self.fiber.path}{scope}>"
 
 
+RESERVED = frozenset([*dir(Context), *Context.__annotations__, "container"])
+"""Names that contexts have themselves."""
+
+
+async def _to_the_end(wait: Callable[[], Awaitable[None]]) -> BaseException | None:
+    """Wait for something that must be over; return the cancellation that came meanwhile.
+
+    The shield holds off cancel scopes; `asyncio` timeouts and `task.cancel()` come through it.
+    """
+    interrupted: BaseException | None = None
+    is_over = False
+    with anyio.CancelScope(shield=True):
+        while not is_over:
+            try:
+                await wait()
+                is_over = True
+            except anyio.get_cancelled_exc_class() as error:
+                interrupted = error
+    return interrupted
+
+
+def _pairs(names: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
+    renamed: Mapping[str, str] | None = names if isinstance(names, Mapping) else None
+    return {name: renamed[name] if renamed is not None else name for name in names}
+
+
 def _innermost(inner: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[[], Any]:
     if inner is None:
         return lambda: args[0] if args else None
-    if accepts(inner, len(args)):
-        return lambda: inner(*args)
-    return inner
+    count = accepts(inner, len(args))
+    return (lambda: inner(*args[:count])) if count else inner
 
 
 def override(ctx: Context, key: Key, value: object) -> Override:
@@ -643,7 +679,5 @@ def override(ctx: Context, key: Key, value: object) -> Override:
     Ending it takes back exactly itself, in whatever order overrides end. (Section 2.)
     """
     if isinstance(value, Service) and "home" not in value.__dict__:
-        value._caller = value._bridge = value.home = ctx
-    return Override(ctx._slot(key_of(key)), ctx, value)
-
-
+        value.provided_by(ctx)
+    return Override(ctx.service_slot(key_of(key)), ctx, value)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from ..errors import SelfDisposalError
 from .steps import SPENT, Completion, Job, Step, Steps, run_steps
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ Site: TypeAlias = tuple[CodeType, int]
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def calling_site() -> Site:
-    """Return the place in plugin code that the current call came from."""
-    frame = sys._getframe(2)
+def calling_site(depth: int = 2) -> Site:
+    """Return the place in plugin code that the current call came from.
+
+    The search begins `depth` calls above, where plugin code can first be.
+    """
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame.f_code.co_filename.startswith(_HERE):
         outer = frame.f_back
         if outer is None:
@@ -83,13 +87,13 @@ class Effect:
 
     __slots__ = (
         "__weakref__",
-        "_completion",
-        "_holder",
-        "_setup",
         "children",
+        "completion",
         "fiber",
+        "holder",
         "label",
         "place",
+        "setup",
         "site",
         "steps",
         "undo",
@@ -110,19 +114,19 @@ class Effect:
         self.site = site
         self.children: dict[Effect, None] | None = None
         self.place = 0
-        self._holder: dict[Effect, None] | None = None
-        self._completion: Completion | None = None
-        self._setup: EffectSetup | None = None
+        self.holder: dict[Effect, None] | None = None
+        self.completion: Completion | None = None
+        self.setup: EffectSetup | None = None
 
     # Undoing
 
     def __call__(self) -> Completion:
         """Undo the act: every synchronous step now, the rest when awaited (idempotent, shared)."""
-        completion = self._completion
+        completion = self.completion
         if completion is None:
             self.fiber.tree.check_thread()
             run_steps(self.fiber.tree, self.dispose_steps())
-            completion = self._completion or SPENT
+            completion = self.completion or SPENT
         return completion
 
     def dispose(self) -> Completion:
@@ -131,14 +135,13 @@ class Effect:
 
     def dispose_steps(self, memory: Memory | None = None) -> Steps:
         """Undo the act, as part of a larger teardown."""
-        completion = self._completion
+        completion = self.completion
         if completion is not None:
             if not completion.done:
                 yield Step(completion=completion)
             return
-        completion = self._completion = Completion()
-        self.forget()
-        setup = self._setup
+        completion = self.completion = Completion()
+        setup = self.setup
         if setup is not None and not setup.ended:
             setup.job.cancel()
             yield Step(job=setup.job)
@@ -147,6 +150,8 @@ class Effect:
         step = self.undo_now()
         if step is not None:
             yield step
+        # Only now: the owner's teardown finds an effect that is being undone, and waits for it.
+        self.forget()
         completion.finish()
 
     def undo_now(self) -> Step | Steps | None:
@@ -179,9 +184,9 @@ class Effect:
 
     def forget(self) -> None:
         """Take the effect off its owner's list."""
-        if self._holder is not None:
-            self._holder.pop(self, None)
-            self._holder = None
+        if self.holder is not None:
+            self.holder.pop(self, None)
+            self.holder = None
 
     # Set-up of asynchronous effects
 
@@ -189,8 +194,10 @@ class Effect:
         return self._ready().__await__()
 
     async def _ready(self) -> Effect:
-        setup = self._setup
+        setup = self.setup
         if setup is not None:
+            if self.fiber.tree.current_job() is setup.job:
+                raise SelfDisposalError(self.fiber, self.fiber)
             setup.awaited = True
             await setup.job.over.wait()
             if setup.error is not None:
@@ -205,15 +212,20 @@ class Effect:
         def end(error: BaseException | None) -> None:
             setup.ended = True
             setup.error = error
+            tree.set_ups.pop(setup.job, None)
             if error is None:
                 return
             self.fiber.attribute(error, what)
+            if self.disposed and self.children:
+                run_steps(self.fiber.tree, unwind(self.children))
             if not setup.awaited and not setup.job.cancelled:
                 self.fiber.report(error, what)
             self()
 
-        setup = self._setup = EffectSetup(Job(self.fiber, what, start, end, around))
-        self.fiber.tree.spawn(setup.job.run)
+        tree = self.fiber.tree
+        setup = self.setup = EffectSetup(Job(self.fiber, what, start, end, around))
+        tree.set_ups[setup.job] = None
+        tree.spawn(setup.job.run)
 
     # Describing
 
@@ -224,7 +236,7 @@ class Effect:
     @property
     def disposed(self) -> bool:
         """Whether the teardown has at least begun."""
-        return self._completion is not None
+        return self.completion is not None
 
     def describe(self) -> EffectInfo:
         """Return label, place and children as a frozen record."""
@@ -264,17 +276,17 @@ def unwind(effects: dict[Effect, None], memory: Memory | None = None) -> Steps:
     """
     while effects:
         effect, _ = effects.popitem()
-        effect._holder = None
+        effect.holder = None
         if memory is not None:
             memory.setdefault(effect.label, []).append((effect.place, effect.inner_memory()))
-        if effect.children or effect._setup is not None:
+        if effect.children or effect.setup is not None or effect.completion is not None:
             yield effect.dispose_steps(memory)
             continue
-        # The common case, an act with a synchronous undo, without a generator of its own.
+        # The common case, an act with a synchronous undo, needs no generator of its own.
         step = effect.undo_now()
         if step is None:
-            effect._completion = SPENT
+            effect.completion = SPENT
             continue
-        effect._completion = Completion()
+        effect.completion = Completion()
         yield step
-        effect._completion.finish()
+        effect.completion.finish()

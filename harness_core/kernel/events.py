@@ -9,21 +9,33 @@ Contract: section 3.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from operator import attrgetter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 import attrs
 
-from ..errors import EventModeError, PluginError
-from .effects import Effect, calling_site, place_of
+from ..errors import EventModeError, PluginError, safe_repr
+from .effects import Effect, place_of
 from .fiber import Fiber
+from .lifecycle import OPEN_STATES
+from .steps import discard
 
 if TYPE_CHECKING:
     from .context import Context
 
 __all__ = ["Bus", "Event", "Listener", "Mode", "Target"]
+
+KERNEL_EVENTS: Final = (
+    "event/dispatch",
+    "fiber/error",
+    "fiber/state",
+    "plugin/mount",
+    "service/change",
+)
+"""The kernel's own events, all emitted. Nobody can declare them to be something else."""
 
 Mode = Literal["emit", "parallel", "serial", "bail", "waterfall"]
 _MODES: Final = ("emit", "parallel", "serial", "bail", "waterfall")
@@ -122,14 +134,17 @@ _by_rank = attrgetter("rank")
 class _Listeners:
     """The listeners of one event: all, untagged, and by the identity of their tag."""
 
-    __slots__ = ("_everybody", "_open", "everywhere", "tagged", "untagged")
+    __slots__ = ("_everybody", "_near", "_open", "declared", "everywhere", "tagged", "untagged")
 
     def __init__(self) -> None:
+        self.declared: Event[Any, Any] | None = None
+        """What the listeners take the event for, if one of them named an `Event`."""
         self.everywhere: dict[Listener, None] = {}
         self.untagged: dict[Listener, None] = {}
         self.tagged: dict[int, dict[Listener, None]] = {}
         self._everybody: tuple[Listener, ...] | None = None
         self._open: tuple[Listener, ...] | None = None
+        self._near: dict[int, tuple[Listener, ...]] = {}
 
     def add(self, listener: Listener) -> None:
         self.everywhere[listener] = None
@@ -139,6 +154,7 @@ class _Listeners:
             self._open = None
         else:
             self.tagged.setdefault(id(listener.tag), {})[listener] = None
+            self._near.pop(id(listener.tag), None)
 
     def remove(self, listener: Listener) -> None:
         self.everywhere.pop(listener, None)
@@ -149,6 +165,7 @@ class _Listeners:
         else:
             mine = self.tagged.get(id(listener.tag), {})
             mine.pop(listener, None)
+            self._near.pop(id(listener.tag), None)
             if not mine:
                 self.tagged.pop(id(listener.tag), None)
 
@@ -163,26 +180,34 @@ class _Listeners:
             heard = self._open = tuple(sorted(self.untagged, key=_by_rank))
         tagged = self.tagged
         if tagged:
-            near = [tagged[id(tag)] for tag in target.tags if id(tag) in tagged]
-            if near:
+            near = [self._in_order(id(tag)) for tag in target.tags if id(tag) in tagged]
+            if len(near) == 1 and not heard:
+                heard = near[0]
+            elif near:
                 merged = list(heard)
                 for listeners in near:
                     merged.extend(listeners)
                 merged.sort(key=_by_rank)
                 heard = merged
         if target.filters:
-            return [
-                one for one in heard if one.unfiltered or target.hears(one.ctx)
-            ]
+            return [one for one in heard if one.unfiltered or target.hears(one.ctx)]
         return heard
+
+    def _in_order(self, tag: int) -> tuple[Listener, ...]:
+        ordered = self._near.get(tag)
+        if ordered is None:
+            ordered = self._near[tag] = tuple(sorted(self.tagged[tag], key=_by_rank))
+        return ordered
 
 
 class Bus:
     """Registers and calls the listeners of one tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, watched: dict[str, Callable[[bool], None]] | None = None) -> None:
         self._events: dict[str, _Listeners] = {}
-        self._declared: dict[str, Event[Any, Any]] = {}
+        self._reserved = {name: Event[Any, Any](name) for name in KERNEL_EVENTS}
+        self._watched = watched or {}
+        """For some events, who wants to know whether anybody listens."""
 
     # Registering
 
@@ -200,7 +225,11 @@ class Bus:
         """Register a listener; its effect removes it."""
         if not callable(fn):
             raise PluginError(f"a listener must be callable, got {fn!r} ({type(fn).__name__})")
-        name = self._name(event)
+        name = _checked_name(event)
+        listeners = self._events.get(name)
+        if not isinstance(event, str):
+            _refuse_other(event, self._reserved.get(name))
+            _refuse_other(event, listeners.declared if listeners is not None else None)
         listener = Listener(fn, ctx, tag, once=once, unfiltered=unfiltered)
 
         def remove() -> None:
@@ -210,6 +239,8 @@ class Bus:
                 listeners.remove(listener)
                 if not listeners.everywhere:
                     del self._events[name]
+                    if name in self._watched:
+                        self._watched[name](False)
 
         effect = ctx.fiber.register(("listener", name), remove)
         listener.effect = effect
@@ -217,23 +248,12 @@ class Bus:
         listeners = self._events.get(name)
         if listeners is None:
             listeners = self._events[name] = _Listeners()
+            if name in self._watched:
+                self._watched[name](True)
+        if not isinstance(event, str):
+            listeners.declared = event
         listeners.add(listener)
         return effect
-
-    def _name(self, event: str | Event[Any, Any]) -> str:
-        if isinstance(event, str):
-            return event
-        if not isinstance(event, Event):
-            raise EventModeError(f"{event!r} is no event: expected a name or an Event")
-        declared = self._declared.setdefault(event.name, event)
-        if declared is not event and (declared.mode, declared.vetoing) != (
-            event.mode,
-            event.vetoing,
-        ):
-            raise EventModeError(
-                f'event "{event.name}" is declared twice: as {declared.mode} and as {event.mode}'
-            )
-        return event.name
 
     def heard(self, event: str) -> bool:
         """Whether anybody listens at all."""
@@ -247,22 +267,20 @@ class Bus:
         self, event: str | Event[Any, Any], mode: Mode, target: Target | None
     ) -> tuple[Sequence[Listener], bool]:
         """Return who hears a dispatch in `mode`, and whether they may veto."""
-        vetoing = False
-        if isinstance(event, str):
-            name = event
-            declared = self._declared.get(name)
-        else:
-            name = self._name(event)
+        name = event if isinstance(event, str) else _checked_name(event)
+        listeners = self._events.get(name)
+        declared = listeners.declared if listeners is not None else None
+        if not isinstance(event, str):
+            _refuse_other(event, self._reserved.get(name))
+            _refuse_other(event, declared)
             declared = event
-        if declared is not None:
-            if declared.mode != mode:
-                raise EventModeError(
-                    f'event "{name}" is declared as {declared.mode} and dispatched as {mode}'
-                )
-            vetoing = declared.vetoing
+        if declared is not None and declared.mode != mode:
+            raise EventModeError(
+                f'event "{name}" is declared as {declared.mode} and dispatched as {mode}'
+            )
         if "event/dispatch" in self._events and name != "event/dispatch":
             self.emit("event/dispatch", (name, mode, target), None)
-        listeners = self._events.get(name)
+        vetoing = declared is not None and declared.vetoing
         return (listeners.hearing(target) if listeners is not None else ()), vetoing
 
     def vetoing_emitter(self, event: Event[[], None]) -> Callable[[], None]:
@@ -270,12 +288,16 @@ class Bus:
 
         For registries, which fire at each registration: it costs next to nothing unheard.
         """
-        name = self._name(event)
+        name = event.name
         events = self._events
 
         def emit() -> None:
-            if name in events or "event/dispatch" in events:
+            if "event/dispatch" in events:
                 self.emit(event, (), None)
+                return
+            listeners = events.get(name)
+            if listeners is not None:
+                self._call_all(listeners.hearing(None), event, (), vetoing=True)
 
         return emit
 
@@ -285,18 +307,25 @@ class Bus:
         self, event: str | Event[Any, Any], args: tuple[Any, ...], target: Target | None
     ) -> None:
         """Call all in order; coroutine listeners become tasks of their fibers."""
-        if type(event) is str and event not in self._events and event not in self._declared:
-            if "event/dispatch" in self._events:
-                self.find(event, "emit", target)
-            return
         listeners, vetoing = self.find(event, "emit", target)
+        if listeners:
+            self._call_all(listeners, event, args, vetoing=vetoing)
+
+    def _call_all(
+        self,
+        listeners: Sequence[Listener],
+        event: str | Event[Any, Any],
+        args: tuple[Any, ...],
+        *,
+        vetoing: bool,
+    ) -> None:
         for listener in listeners:
             if not listener.active or (listener.once and not listener.claim()):
                 continue
             try:
                 result = listener.fn(*args)
             except Exception as error:
-                self._blame(listener, event, error)
+                self.blame(listener, event, error)
                 if vetoing:
                     raise
                 listener.fiber.report(error, _during(event))
@@ -308,6 +337,9 @@ class Bus:
         self, listener: Listener, event: str | Event[Any, Any], rest: Awaitable[Any]
     ) -> None:
         fiber, during = listener.fiber, _during(event)
+        if fiber.state not in OPEN_STATES:
+            discard(rest)  # its door is closed, and it will hear no more
+            return
         try:
             fiber.run_soon(
                 lambda: rest,
@@ -315,8 +347,7 @@ class Bus:
                 lambda error: fiber.report(error, during),
             )
         except BaseException as error:
-            if isinstance(rest, CoroutineType):
-                rest.close()
+            discard(rest)
             fiber.report(error, during)
 
     async def parallel(
@@ -329,18 +360,19 @@ class Bus:
         failures: list[Exception] = []
 
         async def call(listener: Listener) -> None:
+            if not listener.claim():
+                return
             try:
                 result = listener.fn(*args)
                 if result is not None and _is_awaitable(result):
                     await result
             except Exception as error:
-                self._blame(listener, event, error)
+                self.blame(listener, event, error)
                 failures.append(error)
 
         async with anyio.create_task_group() as tasks:
             for listener in listeners:
-                if listener.claim():
-                    tasks.start_soon(call, listener)
+                tasks.start_soon(call, listener)
         if failures:
             raise ExceptionGroup(f'listeners of "{_text(event)}" failed', failures)
 
@@ -357,7 +389,7 @@ class Bus:
                 if result is not None and _is_awaitable(result):
                     result = await result
             except Exception as error:
-                self._blame(listener, event, error)
+                self.blame(listener, event, error)
                 raise
             if result is not None and result is not False:
                 return result
@@ -374,44 +406,42 @@ class Bus:
             try:
                 result = listener.fn(*args)
                 if result is not None and _is_awaitable(result):
-                    if isinstance(result, CoroutineType):
-                        result.close()
+                    discard(result)
                     raise EventModeError(
                         f"listener {listener.describe()} is asynchronous, and bail is not: "
                         "dispatch with serial, or make the listener synchronous"
                     )
             except Exception as error:
-                self._blame(listener, event, error)
+                self.blame(listener, event, error)
                 raise
             if result is not None and result is not False:
                 return result
         return None
 
-    async def waterfall(
+    def waterfall(
         self,
         event: str | Event[Any, Any],
         args: tuple[Any, ...],
         inner: Callable[..., Any],
         target: Target | None,
         observer: Observer | None = None,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run listeners around `inner`, outermost first; each calls `next` at most once."""
         listeners, _ = self.find(event, "waterfall", target)
-        call = _Waterfall(self, event, args, inner, listeners, observer)
-        return await call.run(0)
+        return _Waterfall(self, event, args, inner, listeners, observer).run(0)
 
-    def _blame(self, listener: Listener, event: str | Event[Any, Any], error: Exception) -> None:
+    def blame(self, listener: Listener, event: str | Event[Any, Any], error: Exception) -> None:
         # Only the innermost listener is to blame: an error passes through those around it.
         if not any(note.startswith("in listener ") for note in getattr(error, "__notes__", ())):
             tag = listener.tag
-            scope = f", scope {tag!r}" if tag is not None else ""
+            scope = f", scope {safe_repr(tag)}" if tag is not None else ""
             error.add_note(f'in listener {listener.describe()} of "{_text(event)}"{scope}')
 
 
 class _Waterfall:
     """One run through the listeners of a waterfall."""
 
-    __slots__ = ("args", "bus", "event", "inner", "listeners", "observer")
+    __slots__ = ("args", "bus", "event", "inner", "listeners", "observer", "reached")
 
     def __init__(
         self,
@@ -423,6 +453,8 @@ class _Waterfall:
         observer: Observer | None,
     ) -> None:
         self.observer = observer
+        self.reached = -1
+        """Up to which listener it has come; each part runs once."""
         self.bus = bus
         self.event = event
         self.args = args
@@ -431,6 +463,11 @@ class _Waterfall:
 
     async def run(self, index: int) -> Any:
         listeners = self.listeners
+        if index <= self.reached:
+            raise PluginError(
+                f"listener {listeners[index - 1].describe()} called next() twice: keep its result"
+            )
+        self.reached = index
         while index < len(listeners):
             listener = listeners[index]
             index += 1
@@ -439,10 +476,9 @@ class _Waterfall:
             observer = self.observer
             if observer is not None:
                 observer.entering(listener)
-            rest = _Next(self, index, listener)
             try:
-                result = listener.fn(*self.args, rest)
-                if type(result) is CoroutineType or (result is not None and _is_awaitable(result)):
+                result = listener.fn(*self.args, partial(self.run, index))
+                if _is_awaitable(result):
                     result = await result
                 if result is None:
                     raise PluginError(
@@ -452,35 +488,33 @@ class _Waterfall:
                 if observer is not None:
                     observer.leaving(listener, result)
             except Exception as error:
-                self.bus._blame(listener, self.event, error)
+                self.bus.blame(listener, self.event, error)
                 raise
             return result
         result = self.inner()
         return await result if _is_awaitable(result) else result
 
 
-class _Next:
-    """The `next` of one listener: runs the rest of the waterfall, once."""
+def _checked_name(event: object) -> str:
+    if isinstance(event, str):
+        return event
+    if not isinstance(event, Event):
+        raise EventModeError(f"{event!r} is no event: expected a name or an Event")
+    return event.name
 
-    __slots__ = ("_call", "_index", "_listener")
 
-    def __init__(self, call: _Waterfall, index: int, listener: Listener) -> None:
-        self._call: _Waterfall | None = call
-        self._index = index
-        self._listener = listener
-
-    def __call__(self) -> Awaitable[Any]:
-        call = self._call
-        if call is None:
-            raise PluginError(
-                f"listener {self._listener.describe()} called next() twice: keep its result"
-            )
-        self._call = None
-        return call.run(self._index)
+def _refuse_other(event: Event[Any, Any], declared: Event[Any, Any] | None) -> None:
+    """Raise EventModeError if listeners take an event for something else."""
+    if declared is None or declared is event:
+        return
+    if (declared.mode, declared.vetoing) != (event.mode, event.vetoing):
+        raise EventModeError(
+            f'event "{event.name}" is declared twice: as {declared.mode} and as {event.mode}'
+        )
 
 
 def _is_awaitable(value: object) -> bool:
-    return type(value) is CoroutineType or hasattr(value, "__await__")
+    return isinstance(value, CoroutineType) or hasattr(value, "__await__")
 
 
 def _text(event: str | Event[Any, Any]) -> str:

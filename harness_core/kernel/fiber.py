@@ -11,11 +11,11 @@ Contract: section 2, "Fiber"; laws L1 to L6.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable, Generator
+from threading import get_ident
 from typing import Any, Protocol
 
-from ..errors import ForeignThreadError, InactiveFiberError, SelfDisposalError
+from ..errors import InactiveFiberError, SelfDisposalError, safe_repr
 from .effects import (
     Effect,
     EffectInfo,
@@ -27,7 +27,7 @@ from .effects import (
     text_of,
     unwind,
 )
-from .lifecycle import OPEN_STATES, FiberState, check_move
+from .lifecycle import MOVES, OPEN_STATES, FiberState
 from .setup import absorb
 from .steps import Completion, Job, Step, Steps, run_steps
 from .tree import Tree, logger
@@ -44,6 +44,10 @@ DEFAULT_GRACE = 10.0
 class Requirements(Protocol):
     """The services a fiber needs, as far as the fiber cares."""
 
+    def watch(self) -> None:
+        """Ask to be told of changes."""
+        ...
+
     def take(self) -> bool:
         """Resolve all; True if all are there. What was taken is kept until `drop`."""
         ...
@@ -59,6 +63,22 @@ class Requirements(Protocol):
     def missing(self) -> list[str]:
         """Return the keys that are not available."""
         ...
+
+    def unwatch(self) -> None:
+        """Ask to be told of no more changes."""
+        ...
+
+
+def _merge(memory: Memory, older: Memory) -> None:
+    """Add to the notes of one life what is left of those of the life before."""
+    for label, places in older.items():
+        mine = memory.setdefault(label, [])
+        mine += places
+        mine.sort(key=_place, reverse=True)
+
+
+def _place(note: tuple[int, Memory | None]) -> int:
+    return note[0]
 
 
 class _Disposal(Completion):
@@ -107,6 +127,7 @@ class Fiber:
         "_memory_out",
         "_mounting",
         "_unloading",
+        "_was_active",
         "ctx",
         "error",
         "grace",
@@ -120,6 +141,7 @@ class Fiber:
         "transparent",
         "tree",
         "updater",
+        "waits_on",
     )
 
     def __init__(
@@ -139,7 +161,9 @@ class Fiber:
         self.transparent = setup is None
         """Whether this is a scope or the root: no plugin that could declare what it injects."""
         self.requirements = requirements
-        self.grace = grace if grace is not None else (parent.grace if parent else DEFAULT_GRACE)
+        self.grace: float = (
+            grace if grace is not None else parent.grace if parent is not None else DEFAULT_GRACE
+        )
         self.state = _PENDING
         self.error: BaseException | None = None
         self._children: dict[Fiber, None] = {}
@@ -156,6 +180,9 @@ class Fiber:
         self._disposal: _Disposal | None = None
         self._failure: BaseException | None = None
         self._life = 0
+        self._was_active = False
+        self.waits_on: Fiber | None = None
+        """The consumer that the teardown of this fiber waits for at the moment."""
         self._changed: Completion | None = None
         self._memory: Memory | None = None
         self._memory_out: Memory | None = None
@@ -178,16 +205,16 @@ class Fiber:
         """
         if self.state not in OPEN_STATES:
             raise InactiveFiberError(self)
-        if threading.get_ident() != self.tree.thread:
-            self.tree.check_loop()
-            raise ForeignThreadError("this context belongs to another thread")
-        effect = kind(self, label, undo, site or calling_site(), steps)
+        tree = self.tree
+        if get_ident() != tree.thread or not tree.loop_runs():
+            tree.refuse_foreign()
+        effect = kind(self, label, undo, site or calling_site(2), steps)
         memory = self._memory
         kept = memory.get(label) if memory else None
-        effect.place = kept.pop()[0] if kept else next(self.tree.places)
+        effect.place = kept.pop()[0] if kept else next(tree.places)
         collector = self._collector
         collector[effect] = None
-        effect._holder = collector
+        effect.holder = collector
         return effect
 
     def check_open(self) -> None:
@@ -220,7 +247,7 @@ class Fiber:
             return self.register(label, undo, site=site)
         effect = Effect(self, label, undo, site or calling_site())
         self._collector[effect] = None
-        effect._holder = self._collector
+        effect.holder = self._collector
         return effect
 
     def adopt(self, child: Fiber) -> None:
@@ -233,6 +260,8 @@ class Fiber:
         effect.child = child
         child._mounting = effect
         self._children[child] = None
+        if self in self.tree.swapped:
+            self.tree.swapped[child] = None
 
     def remember(self) -> Memory:
         """Return the notes of places that the coming teardown will fill in."""
@@ -244,10 +273,12 @@ class Fiber:
 
     def _move(self, state: FiberState) -> None:
         old = self.state
-        check_move(old, state)
+        if state not in MOVES[old]:
+            raise RuntimeError(f"a fiber cannot go from {old.value} to {state.value}")
         self.state = state
-        if self.tree.on_state is not None:
-            self.tree.on_state(self, old)
+        on_state = self.tree.on_state
+        if on_state is not None:
+            on_state(self, old)
         changed = self._changed
         if changed is not None:
             self._changed = None
@@ -268,17 +299,25 @@ class Fiber:
         elif self.state is _ACTIVE:
             if needs is not None and not needs.hold():
                 run_steps(self.tree, self.unload_steps())
-        elif self.state is _FAILED:
-            # Another provider is a reason to try again; the same one is none.
-            if needs is not None and not needs.hold() and not needs.missing():
-                self._move(_PENDING)
-                self.refresh()
+        elif self.state is _FAILED and self._may_try_again(needs):
+            self._move(_PENDING)
+            self.refresh()
+
+    def _may_try_again(self, needs: Requirements | None) -> bool:
+        """Whether a failed fiber has been given another provider than the one it failed with.
+
+        A plugin that never ran, because of its config, has no use for any.
+        """
+        if needs is None or self._life == 0:
+            return False
+        return not needs.hold() and not needs.missing()
 
     def _load(self) -> None:
         self._move(_LOADING)
         self.error = None
         self._failure = None
         self._life = life = self._life + 1
+        self._was_active = False
         setup = self.setup
         try:
             rest = absorb(self, setup(), f"body of {self.name}") if setup is not None else None
@@ -291,7 +330,10 @@ class Fiber:
             self._load_ended(life, None)
         else:
             self._load_job = Job(
-                self, f"body of {self.name}", lambda: rest, lambda error: self._load_ended(life, error)
+                self,
+                f"body of {self.name}",
+                lambda: rest,
+                lambda error: self._load_ended(life, error),
             )
             self.tree.spawn(self._load_job.run)
 
@@ -312,6 +354,7 @@ class Fiber:
 
     def _loaded(self) -> None:
         self._move(_ACTIVE)
+        self._was_active = True
         for binding in tuple(self.services.values()):
             binding.announce()
         if self.requirements is not None:
@@ -336,8 +379,10 @@ class Fiber:
             if not self._unloading.done:
                 yield Step(completion=self._unloading)
             return
-        self._unloading = Completion()
         self._move(_UNLOADING)
+        self._unloading = Completion()
+        if self.tree.is_swapping:
+            self.tree.swapped[self] = None
         job, self._load_job = self._load_job, None
         if job is not None:
             job.cancel()
@@ -345,7 +390,10 @@ class Fiber:
         memory = self._memory_out
         if memory is None and self._disposal is None:
             memory = self._memory_out = {}
-        yield unwind(self._effects, memory)
+        yield from unwind(self._effects, memory)
+        if memory is not None and self._memory and not self._was_active:
+            # A life that was cut short has not taken up all its places; the next one may.
+            _merge(memory, self._memory)
         unloading, self._unloading = self._unloading, None
         self._unloaded()
         unloading.finish()
@@ -367,6 +415,7 @@ class Fiber:
     def _end(self) -> None:
         if self.requirements is not None:
             self.requirements.drop()
+            self.requirements.unwatch()
         if self.parent is not None:
             self.parent._children.pop(self, None)
         if self._mounting is not None:
@@ -397,7 +446,7 @@ class Fiber:
         """Dispose the fiber, as part of a larger teardown."""
         if self._disposal is None:
             self._disposal = _Disposal(self)
-            yield self.unload_steps()
+            yield from self.unload_steps()
         elif not self._disposal.done:
             yield Step(completion=self._disposal)
 
@@ -407,7 +456,7 @@ class Fiber:
         return self.wait_settled().__await__()
 
     async def _wait_change(self) -> None:
-        self.refuse_own_code()
+        self.refuse_own_code(ending=False)
         if self._changed is None:
             self._changed = Completion()
         await self._changed.wait()
@@ -437,8 +486,11 @@ class Fiber:
         self.refuse_own_code()
         if self._disposal is not None:
             raise InactiveFiberError(self)
-        with self.tree.swapping(self.path):
+        with self.tree.swapping(self):
             await self.reload()
+            await self.tree.settle_swapped()
+        if self._disposal is not None:
+            raise InactiveFiberError(self)
         return await self.wait_settled()
 
     async def reload(self) -> None:
@@ -446,13 +498,22 @@ class Fiber:
         await self.start_reload().wait()
         await self.wait_quiet()
 
-    async def wait_quiet(self) -> None:
-        """Wait until the fiber neither loads nor unloads; do not raise its error."""
+    async def wait_quiet(self) -> bool:
+        """Wait until the fiber neither loads nor unloads; return whether it was so already.
+
+        Its error is not raised.
+        """
+        was_quiet = True
         while self.state is _LOADING or self.state is _UNLOADING:
+            was_quiet = False
             await self._wait_change()
+        return was_quiet
 
     def start_reload(self) -> Completion:
         """Begin to unload and load again, and return the unloading."""
+        self.tree.check_thread()
+        if self._disposal is not None:
+            return self._disposal
         self._failure = None
         if self.state is _FAILED:
             if self.requirements is not None:
@@ -474,15 +535,23 @@ class Fiber:
         if self._disposal is not None or self.updater is None:
             raise InactiveFiberError(self)
         await self.updater.update(self, config)
+        if self._disposal is not None:
+            raise InactiveFiberError(self)
         return self
 
-    def refuse_own_code(self) -> None:
-        """Raise SelfDisposalError in code that this fiber's end has to wait for."""
-        owner = self.tree.owner_of_current_task()
-        fiber = owner if isinstance(owner, Fiber) else None
+    def refuse_own_code(self, *, ending: bool = True) -> None:
+        """Raise SelfDisposalError in code that this fiber has to wait for.
+
+        To end, it waits for all its code; to settle, only for what it loads and undoes.
+        """
+        self.tree.check_loop()
+        job = self.tree.current_job()
+        if job is None or not (ending or job.is_awaited):
+            return
+        fiber = job.owner if isinstance(job.owner, Fiber) else None
         while fiber is not None:
             if fiber is self:
-                raise SelfDisposalError(self, owner)
+                raise SelfDisposalError(self, job.owner)
             fiber = fiber.parent
 
     # Running code for the plugin
@@ -516,21 +585,37 @@ class Fiber:
                 self.fail(error, what)
 
         effect = self.register(label, steps=steps)
-        job = Job(self, what, start, end)
+        job = Job(self, what, start, end, is_awaited=False)
         self.tree.spawn(job.run)
         return effect
+
+    def waits_for(self, other: Fiber) -> bool:
+        """Whether the teardown of this fiber waits for that of `other`, directly or not."""
+        fiber: Fiber | None = self
+        while fiber is not None:
+            if fiber is other:
+                return True
+            fiber = fiber.waits_on
+        return False
 
     # Describing
 
     @property
     def path(self) -> str:
         """The names from the root to this fiber; siblings of one name are numbered."""
-        if self.parent is None:
-            return self.name
-        twins = [fiber for fiber in self.parent._children if fiber.name == self.name]
-        number = twins.index(self) + 1 if self in twins else 1
-        suffix = f"#{number}" if number > 1 else ""
-        return f"{self.parent.path}/{self.name}{suffix}"
+        names: list[str] = []
+        fiber = self
+        while fiber.parent is not None:
+            twins = [one for one in fiber.parent._children if one.name == fiber.name]
+            number = twins.index(fiber) + 1 if fiber in twins else 1
+            names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
+            fiber = fiber.parent
+        return "/".join([fiber.name, *reversed(names)])
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the fiber is disposed, or about to be."""
+        return self._disposal is not None
 
     @property
     def config(self) -> Any:
@@ -555,7 +640,9 @@ class Fiber:
 
     def attribute(self, error: BaseException, during: str) -> None:
         """Note on an error whose it is (law L9)."""
-        note = f'in plugin "{self.name}" (fiber {self.path}), {during}'
+        tag = getattr(self.ctx, "tag", None)
+        scope = f", scope {safe_repr(tag)}" if tag is not None else ""
+        note = f'in plugin "{self.name}" (fiber {self.path}{scope}), {during}'
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 

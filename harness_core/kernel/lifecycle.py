@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-__all__ = ["MOVES", "OPEN_STATES", "FiberState", "check_move"]
+__all__ = ["MOVES", "OPEN_STATES", "FiberState"]
 
 
 class FiberState(enum.Enum):
@@ -39,9 +39,7 @@ MOVES: Mapping[FiberState, frozenset[FiberState]] = {
     ),
     FiberState.LOADING: frozenset({FiberState.ACTIVE, FiberState.UNLOADING}),
     FiberState.ACTIVE: frozenset({FiberState.UNLOADING}),
-    FiberState.UNLOADING: frozenset(
-        {FiberState.PENDING, FiberState.FAILED, FiberState.DISPOSED}
-    ),
+    FiberState.UNLOADING: frozenset({FiberState.PENDING, FiberState.FAILED, FiberState.DISPOSED}),
     # PENDING: an injected service was replaced, a restart or an update gives it another try.
     FiberState.FAILED: frozenset({FiberState.PENDING, FiberState.UNLOADING}),
     FiberState.DISPOSED: frozenset(),
@@ -49,9 +47,3 @@ MOVES: Mapping[FiberState, frozenset[FiberState]] = {
 
 OPEN_STATES = frozenset({FiberState.LOADING, FiberState.ACTIVE})
 """The states in which a fiber takes registrations (law L4)."""
-
-
-def check_move(old: FiberState, new: FiberState) -> None:
-    """Raise RuntimeError unless a fiber may go from `old` to `new`."""
-    if new not in MOVES[old]:
-        raise RuntimeError(f"a fiber cannot go from {old.value} to {new.value}")

@@ -6,12 +6,9 @@ that. Contract: section 2, "Plugin forms", "Config" and "dependency-injector" (p
 
 from __future__ import annotations
 
-import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import attrs
 
 from ..errors import ConfigError, PluginError
 from .config import structure
@@ -32,19 +29,30 @@ _FORMS = (
 )
 
 
-@attrs.frozen
 class PluginSpec:
     """What the kernel needs to know to run a plugin."""
 
-    plugin: object
-    name: str
-    body: Callable[..., object]
-    arity: int
-    inject: dict[str, Intercepts | None]
-    provides: tuple[str, ...] = ()
-    config_class: Any = None
-    container_class: Any = None
-    grace: float | None = None
+    __slots__ = (
+        "arity",
+        "body",
+        "config_class",
+        "container_class",
+        "grace",
+        "inject",
+        "name",
+        "provides",
+    )
+
+    def __init__(self, name: str, body: Callable[..., object], arity: int) -> None:
+        self.name = name
+        self.body = body
+        self.arity = arity
+        self.inject: dict[str, Intercepts | None] = {}
+        self.provides: tuple[str, ...] = ()
+        """Keys the plugin says it provides, for reports on who waits for whom."""
+        self.config_class: Any = None
+        self.container_class: Any = None
+        self.grace: float | None = None
 
     def structure(self, raw: object) -> Any:
         """Return the config the body gets; raise ConfigError if `raw` will not do."""
@@ -82,45 +90,44 @@ def inject(*keys: Key | list[Key] | Mapping[Key, Intercepts | None]) -> Callable
 
 def read_plugin(plugin: object) -> PluginSpec:
     """Return what a plugin is and declares; raise PluginError if it is none."""
-    if isinstance(plugin, types.FunctionType):
-        body: Callable[..., object] = plugin
-        arity = accepts(plugin, 2)
-    elif isinstance(plugin, type) and issubclass(plugin, Service):
-        if not plugin.key:
-            raise PluginError(f'service {plugin.__name__} has no key: add key="..." to its class')
-        body, arity = _service_body(plugin), 2
-    else:
-        body = _find_body(plugin)
-        arity = accepts(body, 2)
+    body, arity = _read_body(plugin)
     if arity == 0:
         raise PluginError(f"{plugin!r} takes no arguments: {_FORMS}")
+    spec = PluginSpec(_name_of(plugin), body, arity)
+    if not isinstance(plugin, types.FunctionType) or plugin.__dict__:
+        _read_attributes(plugin, spec)
+    return spec
+
+
+def _read_attributes(plugin: object, spec: PluginSpec) -> None:
     declared = getattr(plugin, "inject", None)
+    if declared is not None:
+        spec.inject = read_inject(declared)
     container_class = getattr(plugin, "Container", None)
-    needs = read_inject(declared) if declared is not None else {}
     if container_class is not None:
         from .containers import dependencies_of
 
-        needs = {**dict.fromkeys(dependencies_of(container_class)), **needs}
-    provides = getattr(plugin, "provides", ())
-    return PluginSpec(
-        plugin,
-        _name_of(plugin),
-        body,
-        arity,
-        needs,
-        (provides,) if isinstance(provides, str) else tuple(provides),
-        getattr(plugin, "Config", None),
-        container_class,
-        getattr(plugin, "grace", None),
-    )
+        spec.container_class = container_class
+        spec.inject = {**dict.fromkeys(dependencies_of(container_class)), **spec.inject}
+    provides: str | Iterable[str] = getattr(plugin, "provides", ())
+    spec.provides = (provides,) if isinstance(provides, str) else tuple(provides)
+    spec.config_class = getattr(plugin, "Config", None)
+    spec.grace = getattr(plugin, "grace", None)
 
 
-def _find_body(plugin: object) -> Callable[..., object]:
+def _read_body(plugin: object) -> tuple[Callable[..., object], int]:
+    """Return what to call to run a plugin, and with how many arguments."""
+    if isinstance(plugin, types.FunctionType):
+        return plugin, accepts(plugin, 2)
+    if isinstance(plugin, type) and issubclass(plugin, Service):
+        if not plugin.key:
+            raise PluginError(f'service {plugin.__name__} has no key: add key="..." to its class')
+        return _service_body(plugin), 2
     apply = getattr(plugin, "apply", None)
     if callable(apply):
-        return apply  # type: ignore[no-any-return]
+        return apply, accepts(apply, 2)
     if callable(plugin) and not isinstance(plugin, type):
-        return plugin
+        return plugin, accepts(plugin, 2)
     raise PluginError(f"{plugin!r} ({type(plugin).__name__}) is not a plugin: {_FORMS}")
 
 
@@ -128,13 +135,14 @@ def _name_of(plugin: object) -> str:
     name = getattr(plugin, "name", None)
     if isinstance(name, str) and name:
         return name
-    if isinstance(plugin, type) and issubclass(plugin, Service):
-        return plugin.key
     if isinstance(plugin, types.ModuleType):
         return plugin.__name__.rpartition(".")[2]
-    target = getattr(plugin, "func", plugin)
-    name = getattr(target, "__name__", None) or type(target).__name__
-    return "anonymous" if name == "<lambda>" else str(name)
+    key = getattr(plugin, "key", None)
+    if isinstance(plugin, type) and isinstance(key, str):
+        return key
+    target: object = getattr(plugin, "func", plugin)  # what a functools.partial calls
+    name = str(getattr(target, "__name__", None) or type(target).__name__)
+    return "anonymous" if name == "<lambda>" else name
 
 
 def _service_body(cls: type[Service]) -> Callable[..., object]:
@@ -143,12 +151,10 @@ def _service_body(cls: type[Service]) -> Callable[..., object]:
     def body(ctx: Context, config: object) -> object:
         ctx.check_free(cls.key)
         instance = object.__new__(cls)
-        instance._caller = ctx
-        instance._bridge = ctx
-        instance.home = ctx
-        takes_config = accepts(cls.__init__, 3)
-        arguments = (ctx, config)[: max(0, takes_config - 1)]
-        instance.__init__(*arguments)  # type: ignore[misc]
+        instance.provided_by(ctx)
+        if cls.__init__ is not object.__init__:
+            count = accepts(cls.__init__, 3) - 1  # without self
+            instance.__init__(*(ctx, config)[:count])  # type: ignore[misc]
         setup = getattr(instance, "setup", None)
         publish = ctx.publish_service
         if setup is None:
@@ -172,10 +178,3 @@ def _set_up_then(ctx: Context, outcome: object, publish: Callable[[], object]) -
         publish()
 
     return finish()
-
-
-def describe_callable(function: object) -> str:
-    """Return a name for a callable, for messages."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    module = inspect.getmodule(function)
-    return f"{module.__name__}.{name}" if module else str(name)

@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from ..errors import PluginError, ServiceConflictError
 from .effects import Effect
 from .fiber import Fiber
 from .lifecycle import FiberState
+from .setup import class_name
 from .steps import Steps
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class Service:
             bridge = self._bridge = self._caller.acting_for(self.home)
         return bridge
 
+    def provided_by(self, ctx: Context) -> None:
+        """Make `ctx` the service's home. Called once, before anybody sees it."""
+        self._caller = self._bridge = self.home = ctx
+
     def seen_from(self, ctx: Context) -> Any:
         """Return this service as seen from `ctx`: same attributes, other caller."""
         view = object.__new__(type(self))
@@ -110,25 +115,26 @@ def read_inject(inject: object) -> dict[str, Mapping[str, Any] | None]:
     if isinstance(inject, str | type):
         return {key_of(inject): None}
     if isinstance(inject, Mapping):
+        mapping = cast("Mapping[Key, object]", inject)
         found: dict[str, Mapping[str, Any] | None] = {}
-        for key, config in inject.items():
+        for key, config in mapping.items():
             if config is not None and not isinstance(config, Mapping):
                 raise PluginError(
                     f"inject maps service keys to intercept config (a mapping or None), but "
                     f"{key!r} is mapped to {config!r}; to inject several services, use a list: "
                     'inject = ["database", "cache"]'
                 )
-            found[key_of(key)] = config
+            found[key_of(key)] = cast("Mapping[str, Any] | None", config)
         return found
     if isinstance(inject, Iterable):
-        return {key_of(key): None for key in inject}
+        return {key_of(key): None for key in cast("Iterable[Key]", inject)}
     raise PluginError(f"inject is {inject!r}: expected keys, or a mapping of keys")
 
 
 class Binding:
     """One value under one key, and the fiber that provides it."""
 
-    __slots__ = ("_views", "check", "fiber", "provider", "slot", "value", "withdrawn")
+    __slots__ = ("_views", "check", "fiber", "made_home", "provider", "slot", "value", "withdrawn")
 
     def __init__(self, slot: Slot, fiber: Fiber, value: Any) -> None:
         self.slot = slot
@@ -139,16 +145,24 @@ class Binding:
             getattr(value, "check", None) if isinstance(value, Service) else None
         )
         self.withdrawn = False
+        self.made_home = isinstance(value, Service) and "home" not in vars(value)
+        """Whether a service object was provided as it is, and got its home by that."""
+        if self.made_home:
+            value.provided_by(fiber.ctx)
         self._views: weakref.WeakSet[Context] = weakref.WeakSet()
 
     @property
     def available(self) -> bool:
         """Whether consumers may have it: its fiber is active and its own check agrees."""
-        return (
-            not self.withdrawn
-            and self.fiber.state is FiberState.ACTIVE
-            and (self.check is None or bool(self.check()))
-        )
+        if self.withdrawn or self.fiber.state is not FiberState.ACTIVE:
+            return False
+        if self.check is None:
+            return True
+        try:
+            return bool(self.check())
+        except Exception as error:
+            self.fiber.report(error, f'check of service "{self.slot.key}"')
+            return False
 
     def read(self, ctx: Context) -> Any:
         """Return the value as `ctx` sees it."""
@@ -181,9 +195,17 @@ class Binding:
         self.forget_views()
         for injection in reversed(tuple(slot.consumers)):
             consumer = injection.fiber
-            if injection.uses(self) and not _is_within(self.fiber, consumer):
-                yield consumer.unload_steps()
+            if not injection.uses(self) or _is_within(self.fiber, consumer):
+                continue
+            if consumer.waits_for(self.fiber):
+                continue  # two that use each other: one of them has to go first
+            self.fiber.waits_on = consumer
+            yield consumer.unload_steps()
+            self.fiber.waits_on = None
+        if self.made_home:
+            vars(self.value).pop("home", None)
         slot.changed(self)
+        slot.services.reclaim(slot)
 
 
 def _is_within(fiber: Fiber | None, ancestor: Fiber) -> bool:
@@ -197,11 +219,12 @@ def _is_within(fiber: Fiber | None, ancestor: Fiber) -> bool:
 class Slot:
     """One service key in one realm."""
 
-    __slots__ = ("binding", "consumers", "key", "overrides", "services", "state")
+    __slots__ = ("binding", "consumers", "key", "overrides", "realm", "services", "state")
 
-    def __init__(self, services: Services, key: str) -> None:
+    def __init__(self, services: Services, key: str, realm: object) -> None:
         self.services = services
         self.key = key
+        self.realm = realm
         self.binding: Binding | None = None
         self.overrides: list[Override] = []
         self.consumers: dict[Injection, None] = {}
@@ -257,13 +280,16 @@ class Override:
         return resolve_provider(value, self.slot.key) if is_provider(value) else value
 
     def __enter__(self) -> Override:
+        self.slot.services.tree.check_thread()
         self.slot.overrides.append(self)
         self._changed()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.slot.services.tree.check_thread()
         self.slot.overrides.remove(self)
         self._changed()
+        self.slot.services.reclaim(self.slot)
 
     def _changed(self) -> None:
         if self.slot.binding is not None:
@@ -357,7 +383,7 @@ class Services:
         """Return the slot of a key in a realm, making it if it is not there."""
         slot = self._slots.get((key, realm))
         if slot is None:
-            slot = self._slots[(key, realm)] = Slot(self, key)
+            slot = self._slots[(key, realm)] = Slot(self, key, realm)
         return slot
 
     def peek(self, key: str, realm: object) -> Slot | None:
@@ -367,9 +393,7 @@ class Services:
     def reclaim(self, slot: Slot) -> None:
         """Drop a slot that nobody uses any more."""
         if slot.binding is None and not (slot.consumers or slot.overrides or slot.state):
-            for place, candidate in tuple(self._slots.items()):
-                if candidate is slot:
-                    del self._slots[place]
+            self._slots.pop((slot.key, slot.realm), None)
 
     def keys(self) -> list[str]:
         """Return the keys that somebody provides, for messages."""
@@ -409,7 +433,7 @@ def refuse_provider(provider: Any, key: str) -> None:
     refused = isinstance(provider, providers.Resource | providers.Coroutine)
     if refused or provider.is_async_mode_enabled():
         raise PluginError(
-            f'service "{key}": {type(provider).__name__} provides asynchronously or shuts down by '
+            f'service "{key}": {class_name(provider)} provides asynchronously or shuts down by '
             "itself, in another task and in an order that cannot be trusted. Acquire it in the "
             "plugin with `await ctx.enter(...)` and provide the value."
         )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError
 from .effects import Effect, Site
-from .steps import Completion, Job, Step, Steps
+from .steps import Completion, Job, Step, Steps, discard
 
 if TYPE_CHECKING:
     from .fiber import Fiber
 
-__all__ = ["absorb", "accepts", "enter"]
+__all__ = ["absorb", "accepts", "class_name", "class_of", "enter", "enter_now"]
 
 _EXPECTED = (
     "expected nothing, a disposer (a callable), a context manager, an async context manager, "
@@ -34,15 +34,15 @@ def absorb(fiber: Fiber, outcome: object, label: str) -> Awaitable[None] | None:
         return None
     cls = type(outcome)
     if inspect.isgenerator(outcome):
-        _absorb_generator(fiber, outcome, label)
+        _absorb_generator(fiber, cast("Generator[object, None, object]", outcome), label)
         return None
     if inspect.isawaitable(outcome):
-        return _absorb_awaited(fiber, outcome, label)
+        return _Awaited(fiber, outcome, label)
     if inspect.isasyncgen(outcome):
-        return _absorb_async_generator(fiber, outcome, label)
+        return _absorb_async_generator(fiber, cast("AsyncGenerator[object, None]", outcome), label)
     # Before callables: what contextlib.contextmanager makes is callable too, as a decorator.
     if hasattr(cls, "__aenter__") and hasattr(cls, "__aexit__"):
-        return _entered(enter(fiber, outcome, label))
+        return _Awaited(fiber, enter(fiber, outcome, label), label, result_counts=False)
     if hasattr(cls, "__enter__") and hasattr(cls, "__exit__"):
         enter_now(fiber, outcome, label)
         return None
@@ -86,23 +86,51 @@ def _site_of(disposer: object) -> Site | None:
     return (code, 0) if code is not None else None
 
 
-async def _absorb_awaited(fiber: Fiber, body: Awaitable[object], label: str) -> None:
-    rest = absorb(fiber, await body, label)
-    if rest is not None:
-        await rest
+class _Awaited:
+    """A body that is still to be awaited, and whose result is then taken in turn."""
+
+    __slots__ = ("body", "fiber", "label", "result_counts")
+
+    def __init__(
+        self, fiber: Fiber, body: Awaitable[object], label: str, *, result_counts: bool = True
+    ) -> None:
+        self.fiber = fiber
+        self.body = body
+        self.label = label
+        self.result_counts = result_counts
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._run().__await__()
+
+    async def _run(self) -> None:
+        outcome = await self.body
+        rest = absorb(self.fiber, outcome, self.label) if self.result_counts else None
+        if rest is not None:
+            await rest
+
+    def close(self) -> None:
+        """Give up a body that was never started."""
+        discard(self.body)
 
 
-async def _entered(entering: Awaitable[object]) -> None:
-    await entering
+def class_of(value: object) -> Any:
+    """Return the class of something untyped, as untyped as that."""
+    return type(value)
+
+
+def class_name(value: object) -> str:
+    """Return the name of the class of something untyped, for messages."""
+    return type(value).__name__
 
 
 def enter_now(fiber: Fiber, manager: Any, label: str) -> object:
     """Enter a synchronous context manager that `fiber` will leave at teardown."""
     fiber.check_open()
-    value = type(manager).__enter__(manager)
+    cls = class_of(manager)
+    value: object = cls.__enter__(manager)
 
     def leave() -> None:
-        type(manager).__exit__(manager, None, None, None)
+        cls.__exit__(manager, None, None, None)
 
     fiber.own(leave, f"exit {label}")
     return value
@@ -154,10 +182,11 @@ class _Hosted:
         if not self.is_entered:
             self.error = error or PluginError(f"entering {self.label} was cancelled")
             self.settled.finish()
-        elif error is not None and (self.released.done or self.job.cancelled):
-            self.fiber.report(error, f"leaving {self.label}")
+        elif not self.released.done and not self.job.cancelled:
+            ended = PluginError(f"context manager {self.label} ended while it was held")
+            self.fiber.fail(error or ended, f"holding {self.label}")
         elif error is not None:
-            self.fiber.fail(error, f"holding {self.label}")
+            self.fiber.report(error, f"leaving {self.label}")
 
     async def entered(self) -> object:
         try:

@@ -13,15 +13,20 @@ Contract: laws L3 and L6.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
+from ..errors import PluginError
+
 if TYPE_CHECKING:
     from .tree import Owner, Tree
 
-__all__ = ["SPENT", "Completion", "Driven", "Job", "Step", "Steps", "run_steps"]
+__all__ = ["SPENT", "Completion", "Driven", "Job", "Step", "Steps", "discard", "run_steps"]
+
+logger = logging.getLogger("harness_core")
 
 STUBBORN = 100
 """How many cancellations a coroutine may swallow before it is closed by force.
@@ -67,11 +72,12 @@ class Driven:
     """Drive a plugin's coroutine step by step, so that it can be observed and always be ended.
 
     `around(True)` is called before each step and `around(False)` after it: this is how effects
-    made inside an effect's body find their owner without ambient state. A coroutine that swallows
-    `STUBBORN` cancellations is closed; `end_by_force` closes one that shields itself.
+    made inside an effect's body find their owner without ambient state. Once `told_to_end`, a
+    coroutine that swallows `STUBBORN` cancellations is closed; `end_by_force` closes one that
+    shields itself.
     """
 
-    __slots__ = ("_around", "_awaitable", "_forced", "_swallowed", "_waiting_on")
+    __slots__ = ("_around", "_awaitable", "_forced", "_swallowed", "_waiting_on", "told_to_end")
 
     def __init__(
         self, awaitable: Awaitable[Any], around: Callable[[bool], None] | None = None
@@ -81,6 +87,7 @@ class Driven:
         self._swallowed = 0
         self._forced = False
         self._waiting_on: object = None
+        self.told_to_end = False
 
     def end_by_force(self) -> None:
         """Close the coroutine even if it shields itself from cancellation."""
@@ -90,8 +97,8 @@ class Driven:
             cancel()
 
     def _must_close(self, error: BaseException) -> bool:
-        if not isinstance(error, anyio.get_cancelled_exc_class()):
-            return False
+        if not self.told_to_end or not isinstance(error, anyio.get_cancelled_exc_class()):
+            return False  # code may time out as often as it likes, by scopes of its own
         self._swallowed += 1
         return self._forced or self._swallowed >= STUBBORN
 
@@ -125,6 +132,20 @@ class Driven:
                 raise
             except BaseException as thrown:
                 error = thrown
+            if self._forced and error is None:
+                _close(inner)
+                raise _ended_by_force()
+
+
+def _ended_by_force() -> BaseException:
+    return anyio.get_cancelled_exc_class()("closed by force")
+
+
+def discard(awaitable: object) -> None:
+    """Close a coroutine that nobody will await; other awaitables need nothing."""
+    close = getattr(awaitable, "close", None)
+    if close is not None:
+        close()
 
 
 def _close(inner: Any) -> None:
@@ -137,11 +158,22 @@ def _close(inner: Any) -> None:
 class Job:
     """A piece of plugin code in a task of the tree: a body, a background task, a disposer.
 
-    Exactly one `end(error)` call follows, in that task, once the code is over; `over` finishes
-    after it. `error` is None when the code returned or was cancelled through `cancel`.
+    `is_awaited` says whether the fiber cannot load or unload before this code ends. Exactly one
+    `end(error)` call follows, in that task, once the code is over; `over` finishes after it.
+    `error` is None when the code returned or was cancelled through `cancel`.
     """
 
-    __slots__ = ("_around", "_driven", "_end", "_scope", "_start", "over", "owner", "what")
+    __slots__ = (
+        "_around",
+        "_driven",
+        "_end",
+        "_scope",
+        "_start",
+        "is_awaited",
+        "over",
+        "owner",
+        "what",
+    )
 
     def __init__(
         self,
@@ -150,7 +182,10 @@ class Job:
         start: Callable[[], Awaitable[Any]],
         end: Callable[[BaseException | None], None],
         around: Callable[[bool], None] | None = None,
+        *,
+        is_awaited: bool = True,
     ) -> None:
+        self.is_awaited = is_awaited
         self.owner = owner
         self.what = what
         self._start = start
@@ -167,6 +202,8 @@ class Job:
 
     def cancel(self) -> None:
         """Ask the code to leave; it has not left until `over`."""
+        if self._driven is not None:
+            self._driven.told_to_end = True
         self._scope.cancel()
 
     def end_by_force(self) -> None:
@@ -178,12 +215,18 @@ class Job:
         """Run the code; never raises."""
         error: BaseException | None = None
         try:
-            if not self.cancelled:
-                with self.owner.tree.running_for(self.owner), self._scope:
+            if self.cancelled:
+                discard(self._start())
+            else:
+                with self.owner.tree.running(self), self._scope:
                     self._driven = Driven(self._start(), self._around)
                     await self._driven
         except BaseException as raised:
             error = raised
+            if isinstance(raised, anyio.get_cancelled_exc_class()) and not self.cancelled:
+                # Whoever awaits the fiber would take this for a cancellation of his own.
+                error = PluginError(f"{self.what} was cancelled from outside its tree")
+                error.__cause__ = raised
         try:
             self._end(error)
         finally:
@@ -213,6 +256,10 @@ def _advance(stack: list[Steps]) -> Step | None:
         try:
             item = next(stack[-1])
         except StopIteration:
+            stack.pop()
+            continue
+        except Exception:  # a fault of this package: the rest of the teardown must go on
+            logger.exception("a teardown step failed")
             stack.pop()
             continue
         if isinstance(item, Step):

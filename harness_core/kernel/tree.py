@@ -8,26 +8,27 @@ nouns. Every task runs in one task group that is shielded from whatever cancels 
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
 from ..errors import ForeignThreadError, SwapTimeoutError
-from .steps import Completion
+from .steps import Completion, Job, logger
 
 __all__ = ["Owner", "Tree", "logger"]
 
-logger = logging.getLogger("harness_core")
-
 SWAP_TIMEOUT = 30.0
 """Seconds that an assembly waits for plugins that are being swapped (law L8)."""
+
+
+def _always() -> bool:
+    return True
 
 
 class Owner(Protocol):
@@ -37,8 +38,17 @@ class Owner(Protocol):
     grace: float
 
     @property
+    def parent(self) -> Owner | None:
+        """The fiber above."""
+        ...
+
+    @property
     def path(self) -> str:
         """The fiber's place in the tree, for messages."""
+        ...
+
+    async def wait_quiet(self) -> bool:
+        """Wait until the fiber neither loads nor unloads; return whether it was so already."""
         ...
 
     def report(self, error: BaseException, during: str) -> None:
@@ -53,6 +63,8 @@ class Tree:
         self.places = itertools.count(1)
         """Registration order of everything, as numbers."""
         self.thread = 0
+        self.loop_runs: Callable[[], bool] = _always
+        """Whether the loop of the tree runs. In its thread, it is then the one that runs now."""
         self.open = False
         self.on_state: Callable[[Any, Any], None] | None = None
         """Called with a fiber and its former state, when somebody wants to hear of it."""
@@ -61,13 +73,18 @@ class Tree:
         self._token: object = None
         self._tasks: TaskGroup | None = None
         self._outer: TaskGroup | None = None
+        self._opened = Completion()
         self._closing = Completion()
         self._closed = Completion()
         self._queue: deque[Callable[[], None]] = deque()
         self._draining = False
-        self._code: dict[int, Owner] = {}
-        self._swapping: dict[str, int] = {}
+        self._jobs: dict[int, Job] = {}
+        self._swapping: dict[Owner, int] = {}
         self._swapped = Completion(done=True)
+        self.swapped: dict[Owner, None] = {}
+        """The fibers that the swaps under way have unloaded or mounted."""
+        self.set_ups: dict[Job, None] = {}
+        """Asynchronous effects that are being set up."""
 
     # Opening and closing
 
@@ -75,31 +92,43 @@ class Tree:
         """Open the task group that hosts every task of the tree."""
         self.thread = threading.get_ident()
         self._token = current_token()
+        loop: Any = getattr(self._token, "native_token", None)
+        self.loop_runs = getattr(loop, "is_running", self.loop_runs)
         self._outer = anyio.create_task_group()
         await self._outer.__aenter__()
-        await self._outer.start(self._host)
+        self._outer.start_soon(self._host)
+        try:
+            # Shielded: the host must come up, and then takes the tree down in order.
+            with anyio.CancelScope(shield=True):
+                await self._opened.wait()
+        except BaseException as error:
+            self._closing.finish()
+            await self._outer.__aexit__(type(error), error, error.__traceback__)
+            raise
         self.open = True
 
-    async def _host(self, *, task_status: TaskStatus[None]) -> None:
+    async def _host(self) -> None:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as self._tasks:
-                task_status.started()
+                self._opened.finish()
                 await self._closing.wait()
         self._closed.finish()
 
     async def stop(self) -> None:
-        """Wait for every task and close; the root fiber is disposed by then."""
+        """Wait for every task; the root fiber is disposed by then."""
         self.open = False
-        with anyio.CancelScope(shield=True):
-            self._closing.finish()
-            await self._closed.wait()
+        self._closing.finish()
+        await self._closed.wait()
+
+    async def leave(self) -> None:
+        """Leave the task group that `start` entered. The last act, in the same task."""
         if self._outer is not None:
             # Without the exception of the block: a task group would wrap it.
             await self._outer.__aexit__(None, None, None)
 
     # Tasks
 
-    def spawn(self, fn: Callable[..., Awaitable[Any]], *args: object) -> None:
+    def spawn(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Run `fn(*args)`, which never raises, in a task of the tree."""
         self.check_loop()
         if self._tasks is None:
@@ -109,37 +138,45 @@ class Tree:
         self._tasks.start_soon(fn, *args)
 
     @contextmanager
-    def running_for(self, owner: Owner) -> Iterator[None]:
-        """Record that the current task runs code of `owner`."""
+    def running(self, job: Job) -> Generator[None, None, None]:
+        """Record that the current task runs `job`."""
         task = anyio.get_current_task().id
-        self._code[task] = owner
+        self._jobs[task] = job
         try:
             yield
         finally:
-            del self._code[task]
+            del self._jobs[task]
 
-    def owner_of_current_task(self) -> Owner | None:
-        """Return the fiber whose code the current task runs, if it is any's."""
-        return self._code.get(anyio.get_current_task().id)
+    def current_job(self) -> Job | None:
+        """Return the plugin code that the current task runs, if it runs any."""
+        return self._jobs.get(anyio.get_current_task().id)
+
+    def jobs(self) -> list[Job]:
+        """Return all plugin code that runs in tasks, for diagnostics."""
+        return list(self._jobs.values())
 
     def check_thread(self) -> None:
-        """Raise ForeignThreadError in another thread. Cheap; done at each registration."""
-        if threading.get_ident() != self.thread:
-            self.check_loop()
+        """Raise ForeignThreadError in another thread or loop. Cheap; done at each registration."""
+        if threading.get_ident() != self.thread or not self.loop_runs():
+            self.refuse_foreign()
 
     def check_loop(self) -> None:
         """Raise ForeignThreadError unless called in the thread and loop that opened the tree."""
-        here: object = None
-        if self.thread == threading.get_ident():
-            try:
-                here = current_token()
-            except Exception:
-                here = None  # no loop runs here at all
+        self.check_thread()
+        try:
+            here = current_token()
+        except Exception:  # no loop runs here at all
+            self.refuse_foreign()
         if here != self._token:
-            raise ForeignThreadError(
-                "this context belongs to another thread or event loop, or its loop is gone. "
-                "From another thread, use anyio.from_thread.run_sync(...) to come in."
-            )
+            self.refuse_foreign()
+
+    def refuse_foreign(self) -> NoReturn:
+        """Raise ForeignThreadError."""
+        raise ForeignThreadError(
+            "this context belongs to another thread or event loop, its loop is gone, or its tree "
+            "is not open yet: use `async with Context() as root:`. From another thread, come in "
+            "with anyio.from_thread.run_sync(...)."
+        )
 
     # The queue: transitions run one after the other, drained by whoever is outermost
 
@@ -150,26 +187,47 @@ class Tree:
             self._draining = True
             try:
                 while self._queue:
-                    self._queue.popleft()()
+                    try:
+                        self._queue.popleft()()
+                    except Exception:  # a fault of this package: the others must go on
+                        logger.exception("a transition failed")
             finally:
                 self._draining = False
 
     # The gate: assemblies wait while plugins are being swapped (law L8)
 
     @contextmanager
-    def swapping(self, path: str) -> Iterator[None]:
-        """Hold the gate while the plugin at `path` is between two versions."""
+    def swapping(self, owner: Owner) -> Generator[None, None, None]:
+        """Hold the gate while the plugin of fiber `owner` is between two versions."""
         if not self._swapping:
             self._swapped = Completion()
-        self._swapping[path] = self._swapping.get(path, 0) + 1
+        self._swapping[owner] = self._swapping.get(owner, 0) + 1
         try:
             yield
         finally:
-            self._swapping[path] -= 1
-            if not self._swapping[path]:
-                del self._swapping[path]
+            self._swapping[owner] -= 1
+            if not self._swapping[owner]:
+                del self._swapping[owner]
             if not self._swapping:
+                self.swapped.clear()
                 self._swapped.finish()
+
+    async def settle_swapped(self) -> None:
+        """Wait, for `SWAP_TIMEOUT` at most, until all that a swap has touched has settled.
+
+        Consumers that load again, children and asynchronous effects of the new version among it:
+        before that, an assembly would see a plugin missing.
+        """
+        with anyio.move_on_after(SWAP_TIMEOUT):
+            settled = False
+            while not settled:
+                settled = True
+                for owner in tuple(self.swapped):
+                    settled = await owner.wait_quiet() and settled
+                for job in tuple(self.set_ups):
+                    if job.owner in self.swapped:
+                        settled = False
+                        await job.over.wait()
 
     @property
     def is_swapping(self) -> bool:
@@ -177,9 +235,18 @@ class Tree:
         return bool(self._swapping)
 
     async def wait_swapped(self, seconds: float = SWAP_TIMEOUT) -> None:
-        """Wait until no plugin is between two versions; raise SwapTimeoutError after `seconds`."""
+        """Wait until no plugin is between two versions; raise SwapTimeoutError after `seconds`.
+
+        Code of a plugin that is being swapped does not wait: the swap waits for it.
+        """
+        job = self.current_job()
+        owner = job.owner if job is not None else None
+        while owner is not None:
+            if owner in self._swapping:
+                return
+            owner = owner.parent
         with anyio.move_on_after(seconds):
             while self._swapping:
                 await self._swapped.wait()
             return
-        raise SwapTimeoutError(seconds, self._swapping)
+        raise SwapTimeoutError(seconds, [owner.path for owner in self._swapping])

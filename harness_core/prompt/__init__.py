@@ -16,8 +16,8 @@ from .registry import PERSONA_ORDER as PERSONA_ORDER
 from .registry import PERSONA_SECTION as PERSONA_SECTION
 from .registry import SystemPrompt as SystemPrompt
 from .registry import SystemPromptConfig as SystemPromptConfig
-from .render import list_references as list_references
 from .render import render_context_sections as render_context_sections
 from .render import render_context_snapshot as render_context_snapshot
 from .render import render_prompt as render_prompt
+from .template import list_references as list_references
 from .tool_order import TOOL_ORDER_REST as TOOL_ORDER_REST

@@ -6,38 +6,36 @@ Everything an assembly changes is its own (law L7). Contract: section 5, "Order 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import is_
 from time import perf_counter
-from types import CoroutineType
 from typing import Any
 
 import anyio
 
 from ..errors import AssemblyCancelled, ContributionError, MultipleCompleteSectionsError
 from ..kernel.events import Bus
+from ..kernel.steps import discard
 from ..kernel.tree import logger
 from ..scopes.scope import ScopeTarget
 from .entries import Entry
 from .model import (
     AssembleContext,
-    AssembledContext,
     AssembledSection,
     PromptAssembly,
+    Timed,
     ToolProviderResult,
     ToolSchema,
-    ToolSource,
 )
 from .plan import Plan
+from .texts import OMITTED, Texts
 from .tool_order import order_tools
-from .trace import Omission, Trace
+from .trace import Trace
 
 __all__ = ["CONTRIBUTION_FAILED", "WATERFALL", "run_assembly"]
 
 WATERFALL = "system-prompt/assemble"
 CONTRIBUTION_FAILED = "system-prompt/contribution-failed"
-
-_OMITTED = object()
 
 
 async def run_assembly(
@@ -56,20 +54,25 @@ async def run_assembly(
     await _evaluate_variables_and_tools(plan, evaluation, assembly, tool_order)
     _check(signal, "sections and contexts are evaluated")
     await _evaluate_texts(plan, evaluation, assembly)
-    complete = _complete_section(plan, assembly)
+    complete = _complete_section(plan, assembly) if plan.complete else []
 
     _check(signal, "the listeners run")
     trace.tools = assembly.tools[:]
+    trace.sections, trace.contexts = assembly.untouched_sections, assembly.untouched_contexts
     result = await _run_listeners(bus, assembly, context, trace)
     _check(signal, "it was returned")
-    if plan.complete:
-        result.sections = [complete] if complete is not None else []
-    if plan.suppressors:
+    if complete:
+        result.sections = complete
+    if plan.suppressors and result.untouched_contexts is None:
         result.contexts = [item for item in result.contexts if not plan.suppresses(item.name)]
-    result._trace = trace
+    result.trace = trace
     for entry in plan.checks:
         assert entry.provider is not None
-        entry.provider(result)
+        try:
+            entry.provider(result)
+        except Exception as error:
+            entry.attribute(error)
+            raise
     return result
 
 
@@ -84,26 +87,21 @@ async def _run_listeners(
     if not bus.heard(WATERFALL):
         return assembly
     target = ScopeTarget(None, context.scope)
-    result = await bus.waterfall(
+    result: PromptAssembly = await bus.waterfall(
         WATERFALL, (assembly, context), trace.innermost, target, observer=trace
     )
-    if result is assembly:
-        return assembly
-    # A listener may keep what it returned; what we return is nobody else's.
-    return PromptAssembly(
-        list(result.sections), list(result.contexts), list(result.tools), dict(result.variables)
-    )
+    return result.copy()  # a listener may keep what it returned; what we return is nobody else's
 
 
-def _complete_section(plan: Plan, assembly: PromptAssembly) -> AssembledSection | None:
-    """Return a copy of the complete section, with the text it has before the listeners."""
-    if not plan.complete:
-        return None
-    name = plan.complete[0].name
-    for item in assembly.sections:
-        if item.name == name:
-            return AssembledSection(item.name, item.text, item.literal, item._source, item._seconds)
-    return None
+def _complete_section(plan: Plan, assembly: PromptAssembly) -> list[AssembledSection]:
+    """Return a copy of the complete section, with the text it has before the listeners.
+
+    Empty if it takes no part, because its tools are hidden or it failed and is optional: then
+    the other sections stand, rather than an empty prompt.
+    """
+    texts = assembly.untouched_sections
+    records: list[AssembledSection] = texts.records(AssembledSection) if texts else []
+    return [record for record in records if record.entry is plan.complete[0]]
 
 
 # Variables and tools
@@ -133,7 +131,7 @@ async def _evaluate_variables_and_tools(
 
 def _variable_or_tools(entry: Entry, value: object) -> object:
     if entry.kind == "tools":
-        return _checked_tools(entry, value)
+        return _checked_tools(value)
     if value is None or isinstance(value, str):
         return value
     raise ContributionError(
@@ -144,9 +142,9 @@ def _variable_or_tools(entry: Entry, value: object) -> object:
 Provided = tuple[tuple[Any, ...], tuple[str, ...] | None]
 
 
-def _checked_tools(entry: Entry, value: object) -> Provided:
-    known: object = None
-    schemas: object = value
+def _checked_tools(value: object) -> Provided:
+    known: Iterable[str] | None = None
+    schemas: Any = value
     if isinstance(value, ToolProviderResult):
         schemas, known = value.schemas, value.known_names
     if schemas is None or isinstance(schemas, str | bytes) or not hasattr(schemas, "__iter__"):
@@ -158,8 +156,7 @@ def _checked_tools(entry: Entry, value: object) -> Provided:
         raise ContributionError(
             f"a tool provider returned {value!r}: expected a list of schemas, and a list of names"
         )
-    names = tuple(known) if known is not None else None  # type: ignore[call-overload]
-    return tuple(schemas), names
+    return tuple(schemas), tuple(known) if known is not None else None
 
 
 class _ToolMemo:
@@ -189,6 +186,7 @@ class _ToolMemo:
 def _tools(
     plan: Plan, provided: list[Provided], tool_order: Sequence[str] | None, trace: Trace
 ) -> list[ToolSchema]:
+    trace.provided = provided
     memo = plan.memo
     if memo is not None and memo.fits(provided, tool_order):
         return memo.ordered[:]  # type: ignore[no-any-return]
@@ -196,7 +194,7 @@ def _tools(
     known: list[str] = []
     frozen = True
     for entry, (schemas, names) in zip(plan.tools, provided, strict=True):
-        source = ToolSource(plan.source_of(entry), trace.seconds.get(entry))
+        source = Timed(plan.source_of(entry), trace.seconds.get(entry))
         mine = [_attributed(schema, entry, source) for schema in schemas]
         frozen = frozen and all(type(schema) is ToolSchema for schema in schemas)
         tools += mine
@@ -207,7 +205,7 @@ def _tools(
     return ordered[:]
 
 
-def _attributed(schema: Any, entry: Entry, source: ToolSource) -> ToolSchema:
+def _attributed(schema: Any, entry: Entry, source: Timed) -> ToolSchema:
     try:
         tool = ToolSchema.of(schema)
     except Exception as error:
@@ -219,30 +217,21 @@ def _attributed(schema: Any, entry: Entry, source: ToolSource) -> ToolSchema:
 # Sections and contexts
 
 
-async def _evaluate_texts(
-    plan: Plan, evaluation: _Evaluation, assembly: PromptAssembly
-) -> None:
+async def _evaluate_texts(plan: Plan, evaluation: _Evaluation, assembly: PromptAssembly) -> None:
     sections, contexts = plan.sections, plan.contexts
-    if plan.suppressors:
-        contexts = [entry for entry in contexts if not plan.suppresses(entry.name)]
-    if plan.requires_tools:
-        visible = {tool.name for tool in assembly.tools}
-        sections = evaluation.with_tools(sections, visible)
-        contexts = evaluation.with_tools(contexts, visible)
-    texts = await evaluation.run([*sections, *contexts], _text)
-    assembly.sections = _records(AssembledSection, sections, texts, evaluation.trace)
-    if contexts:
-        texts = texts[len(sections) :]
-        assembly.contexts = _records(AssembledContext, contexts, texts, evaluation.trace)
-
-
-def _records(kind: type[Any], entries: list[Entry], texts: list[Any], trace: Trace) -> list[Any]:
-    sources, seconds = trace.plan.sources, trace.seconds
-    return [
-        kind(entry.name, text, entry.literal, sources.get(entry, entry), seconds.get(entry))
-        for entry, text in zip(entries, texts, strict=False)
-        if text is not _OMITTED
-    ]
+    if plan.needs_tools:
+        hidden = plan.needs_tools.difference(tool.name for tool in assembly.tools)
+        if hidden:
+            evaluation.trace.hidden_tools = hidden
+            sections, contexts = sections.without(hidden), contexts.without(hidden)
+    provided: list[Any] = []
+    if sections.providers or contexts.providers:
+        provided = await evaluation.run([*sections.providers, *contexts.providers], _text)
+    seconds = evaluation.trace.seconds
+    cut = len(sections.providers)
+    assembly.untouched_sections = Texts(sections, provided[:cut], seconds)
+    if contexts.entries:
+        assembly.untouched_contexts = Texts(contexts, provided[cut:], seconds)
 
 
 def _text(entry: Entry, value: object) -> object:
@@ -276,17 +265,15 @@ class _Evaluation:
         waiting: list[tuple[int, Entry, Awaitable[Any]]] = []
         seconds = self.trace.seconds
         context = self.context
+        began = perf_counter()
         for entry in entries:
-            provider = entry.provider
-            if provider is None:
-                results.append(entry.text)
-                continue
-            began = perf_counter()
             try:
-                value = provider(context) if entry.takes_context else provider()
-                if type(value) is CoroutineType or hasattr(value, "__await__"):
+                value: Any = entry.call(context)
+                if isinstance(value, str):
+                    pass  # the common case, and right for every kind of text
+                elif hasattr(value, "__await__"):
                     waiting.append((len(results), entry, value))
-                elif type(value) is not str:
+                else:
                     value = check(entry, value)
             except Exception as error:
                 try:
@@ -295,7 +282,9 @@ class _Evaluation:
                     _close([awaitable for _, _, awaitable in waiting])
                     raise
             results.append(value)
-            seconds[entry] = perf_counter() - began
+            ended = perf_counter()
+            seconds[entry] = ended - began
+            began = ended
         if waiting:
             await self._settle(waiting, results, check)
         return results
@@ -330,22 +319,10 @@ class _Evaluation:
         entry.attribute(error)
         if not entry.optional:
             raise error
-        self.trace.omissions.append(Omission(entry, "failed", f"{type(error).__name__}: {error}"))
+        self.trace.failures[entry] = error
         logger.warning("%s was left out of an assembly", entry.label, exc_info=error)
         self.bus.emit(CONTRIBUTION_FAILED, (entry.origin(), error), None)
-        return _OMITTED
-
-    def with_tools(self, entries: list[Entry], visible: set[str]) -> list[Entry]:
-        """Return the entries whose tools are all visible."""
-        kept: list[Entry] = []
-        for entry in entries:
-            hidden = [name for name in entry.requires_tools if name not in visible]
-            if hidden:
-                reason = f"requires tools that are not visible here: {', '.join(hidden)}"
-                self.trace.omissions.append(Omission(entry, "tool-hidden", reason))
-            else:
-                kept.append(entry)
-        return kept
+        return OMITTED
 
 
 async def _within(timeout: float | None, awaitable: Awaitable[Any]) -> Any:
@@ -358,5 +335,4 @@ async def _within(timeout: float | None, awaitable: Awaitable[Any]) -> Any:
 
 def _close(awaitables: list[Awaitable[Any]]) -> None:
     for awaitable in awaitables:
-        if isinstance(awaitable, CoroutineType):
-            awaitable.close()
+        discard(awaitable)

@@ -6,7 +6,6 @@ Contract: section 5, `diff_assemblies`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -79,8 +78,13 @@ def diff_assemblies(before: PromptAssembly, after: PromptAssembly) -> AssemblyDi
         *_diff_variables(before, after),
         *_diff("tool", before.tools, after.tools),
     ]
-    prefix = len(os.path.commonprefix([old, new]))
-    return AssemblyDiff(tuple(changes), prefix, len(old), len(new))
+    return AssemblyDiff(tuple(changes), _same_prefix(old, new), len(old), len(new))
+
+
+def _same_prefix(old: str, new: str) -> int:
+    shorter = min(len(old), len(new))
+    pairs = zip(old, new, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
 
 
 def _diff(kind: str, before: Iterable[Any], after: Iterable[Any]) -> list[Change]:

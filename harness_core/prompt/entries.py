@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
-from ..errors import ContributionError, InvalidNameError, InvalidOrderError
+from ..errors import ContributionError, InvalidNameError, InvalidOrderError, safe_repr
 from ..kernel.effects import Effect, place_of
 from ..kernel.fiber import Fiber
 from ..kernel.setup import accepts
 from .model import Origin
-from .render import Template
+from .template import Template
 
 __all__ = ["Entry", "text_entry", "variable_entry"]
 
 _VARIABLE_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+_NAMED = frozenset({"section", "context", "variable"})
 
 
 class Entry:
@@ -29,6 +32,7 @@ class Entry:
     __slots__ = (
         "complete",
         "effect",
+        "is_registered",
         "kind",
         "literal",
         "name",
@@ -55,15 +59,17 @@ class Entry:
         self.optional = False
         self.requires_tools: tuple[str, ...] = ()
         self.timeout: float | None = None
-        self.template: Template | None = None
+        self.template: Template | Literal[False] | None = None
+        """The fixed text, split; False: it refers to nothing; None: not looked at yet."""
         self.effect: Effect | None = None
+        self.is_registered = False
         self.scope: object | None = None
         if type(value) is str:
             self.text = value
         elif value is not None:
-            self._provide(value)
+            self.provide(value)
 
-    def _provide(self, value: object) -> None:
+    def provide(self, value: object) -> None:
         if isinstance(value, str):
             self.text = str(value)
         elif callable(value):
@@ -75,10 +81,19 @@ class Entry:
                 f"({type(value).__name__})"
             )
 
+    def key(self, place: int) -> tuple[str, str | int]:
+        """Return what it is stored under: its name, or for the nameless kinds its place."""
+        return (self.kind, self.name if self.kind in _NAMED else place)
+
     @property
     def label(self) -> str:
         """Kind and name, for messages."""
         return f'{self.kind} "{self.name}"' if self.name else self.kind
+
+    @property
+    def entry(self) -> Entry:
+        """Itself: an entry that shadows nothing is the source of what is made from it."""
+        return self
 
     @property
     def fiber(self) -> Fiber:
@@ -111,7 +126,7 @@ class Entry:
 
     def attribute(self, error: BaseException) -> None:
         """Note on an error whose it is (law L9)."""
-        scope = f", scope {self.scope!r}" if self.scope is not None else ""
+        scope = f", scope {safe_repr(self.scope)}" if self.scope is not None else ""
         fiber = self.fiber
         note = f'in {self.label} of plugin "{fiber.name}" (fiber {fiber.path}{scope})'
         if note not in getattr(error, "__notes__", ()):
@@ -122,13 +137,12 @@ def text_entry(
     kind: str,
     name: str,
     value: object,
-    *,
     order: float,
-    complete: bool = False,
-    literal: bool = False,
-    requires_tools: Iterable[str] = (),
-    optional: bool = False,
-    timeout: float | None = None,
+    complete: bool,
+    literal: bool,
+    requires_tools: Iterable[str],
+    optional: bool,
+    timeout: float | None,
 ) -> Entry:
     """Return a checked section or context.
 
@@ -140,7 +154,7 @@ def text_entry(
         raise InvalidOrderError(kind, name, order)
     entry = Entry(kind, name, value)
     if value is None:
-        entry._provide(value)
+        entry.provide(value)
     entry.order = order
     if complete or literal or requires_tools or optional or timeout is not None:
         entry.complete = complete
@@ -175,5 +189,3 @@ def _seconds(entry: Entry, timeout: float | None) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise ContributionError(f"{entry.label}: timeout must be seconds above 0, got {timeout!r}")
     return timeout
-
-

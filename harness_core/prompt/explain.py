@@ -5,19 +5,18 @@ Contract: section 5, "Provenance".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
+from ..errors import safe_repr
 from .entries import Entry
-from .model import Origin, PromptAssembly
-from .plan import Shadowing
-from .trace import State, Trace, Transition
+from .model import Origin, PromptAssembly, ToolSchema
+from .plan import Plan
+from .trace import Trace, Transition
 
 __all__ = ["Explained", "explain"]
-
-_SECTIONS, _CONTEXTS, _TOOLS, _VARIABLES = range(4)
 
 
 @attrs.frozen
@@ -50,15 +49,14 @@ class Explained:
 
 def explain(assembly: PromptAssembly) -> list[Explained]:
     """Return what is in an assembly, in its order, then what is not; see `Explained`."""
-    trace = assembly._trace
+    trace = assembly.trace
     if trace is None:  # made by hand, not by assemble()
         return [*_untraced(assembly)]
-    transitions = trace.transitions()
     return [
-        *_texts("section", assembly.sections, _SECTIONS, trace, transitions),
-        *_texts("context", assembly.contexts, _CONTEXTS, trace, transitions),
-        *_variables(assembly, trace, transitions),
-        *_tools(assembly, trace, transitions),
+        *_Texts("section", trace).explain(assembly.sections),
+        *_Texts("context", trace).explain(assembly.contexts),
+        *_variables(assembly, trace),
+        *_tools(assembly, trace),
     ]
 
 
@@ -72,154 +70,157 @@ def _untraced(assembly: PromptAssembly) -> Iterator[Explained]:
         yield Explained("tool", tool.name, "included", origin=tool.origin)
 
 
-# Sections and contexts
+class _Texts:
+    """Explains the sections, or the contexts, of one assembly."""
 
+    def __init__(self, kind: str, trace: Trace) -> None:
+        self.kind = kind
+        self.trace = trace
+        self.plan: Plan = trace.plan
+        self.is_complete = False
+        self.changes = [
+            (transition, *transition.texts(kind, trace)) for transition in trace.transitions()
+        ]
 
-def _texts(
-    kind: str, items: Iterable[Any], part: int, trace: Trace, transitions: list[Transition]
-) -> Iterator[Explained]:
-    present: set[Entry] = set()
-    for item in items:
-        entry = _entry_of(item._source)
-        if entry is not None:
-            present.add(entry)
-        yield _present_text(kind, item, part, trace, transitions)
-    planned = trace.plan.sections if kind == "section" else trace.plan.contexts
-    for entry in planned:
-        if entry not in present:
-            yield _absent(kind, entry, part, trace, transitions)
-    yield from _shadowed(kind, trace)
+    def explain(self, items: list[Any]) -> Iterator[Explained]:
+        present: set[int] = set()
+        complete = self.plan.complete[0] if self.plan.complete else None
+        self.is_complete = complete is not None and [item.entry for item in items] == [complete]
+        for item in items:
+            present.add(id(item.entry))
+            yield self._present(item)
+        texts = self.plan.sections if self.kind == "section" else self.plan.contexts
+        for entry in texts.entries:
+            if id(entry) not in present:
+                yield self._absent(entry)
+        if self.kind == "context":
+            for entry in self.plan.hidden_contexts:
+                yield self._suppressed(entry)
+        yield from _shadowed(self.kind, self.plan)
 
+    def _present(self, item: Any) -> Explained:
+        origin = item.origin
+        if origin is None:
+            return Explained(self.kind, item.name, "added", self._who_added(item))
+        by = [
+            transition.listener.describe()
+            for transition, before, after in self.changes
+            if before.text_of(item) is not None
+            and after.text_of(item) not in (None, before.text_of(item))
+        ]
+        if by and not (self.is_complete and self.kind == "section"):
+            return Explained(self.kind, item.name, "changed", f"by {', '.join(by)}", origin)
+        if not item.text:
+            return Explained(self.kind, item.name, "empty", "its text is empty", origin)
+        return Explained(self.kind, item.name, "included", "", origin)
 
-def _entry_of(source: object) -> Entry | None:
-    if isinstance(source, Shadowing):
-        return source.entry
-    return source if isinstance(source, Entry) else None
+    def _who_added(self, item: Any) -> str:
+        for transition, before, after in self.changes:
+            if after.text_of(item) is not None and before.text_of(item) is None:
+                return f"by {transition.listener.describe()}"
+        return "by a listener"
 
+    def _absent(self, entry: Entry) -> Explained:
+        status, reason = self._why_absent(entry)
+        origin = self.plan.source_of(entry).origin(self.trace.seconds.get(entry))
+        return Explained(self.kind, entry.name, status, reason, origin)
 
-def _present_text(
-    kind: str, item: Any, part: int, trace: Trace, transitions: list[Transition]
-) -> Explained:
-    origin = item.origin
-    if origin is None:
-        return Explained(kind, item.name, "added", _who_added(item, part, transitions))
-    by = [
-        t.listener.describe() for t in transitions if _text_in(t.before, part, item) is not None
-        and _text_in(t.after, part, item) not in (None, _text_in(t.before, part, item))
-    ]
-    if by and not (trace.plan.complete and kind == "section"):
-        return Explained(kind, item.name, "changed", f"by listener {', '.join(by)}", origin)
-    status = "included" if item.text else "empty"
-    return Explained(kind, item.name, status, "" if item.text else "its text is empty", origin)
+    def _why_absent(self, entry: Entry) -> tuple[str, str]:
+        hidden = sorted(self.trace.hidden_tools.intersection(entry.requires_tools))
+        if hidden:
+            return "tool-hidden", f"requires tools that are not visible: {', '.join(hidden)}"
+        failure = self.trace.failures.get(entry)
+        if failure is not None:
+            return "failed", f"{type(failure).__name__}: {failure}"
+        if self.kind == "section" and self.is_complete:
+            return "replaced", f'by complete section "{self.plan.complete[0].name}"'
+        for transition, before, after in self.changes:
+            if before.holds(entry) and not after.holds(entry):
+                return "dropped", f"by {transition.listener.describe()}"
+        return "dropped", "by a listener"
 
-
-def _text_in(state: State, part: int, item: Any) -> str | None:
-    records: list[Any] = state[part]  # type: ignore[assignment]
-    return next((text for record, _, text in records if record is item), None)
-
-
-def _who_added(item: Any, part: int, transitions: list[Transition]) -> str:
-    for transition in transitions:
-        before, after = transition.before[part], transition.after[part]
-        if _holds(after, item) and not _holds(before, item):
-            return f"by listener {transition.listener.describe()}"
-    return "by a listener"
-
-
-def _holds(records: Any, item: Any) -> bool:
-    return any(record is item for record, _, _ in records)
-
-
-def _absent(
-    kind: str, entry: Entry, part: int, trace: Trace, transitions: list[Transition]
-) -> Explained:
-    origin = trace.plan.source_of(entry).origin(trace.seconds.get(entry))
-    for omission in trace.omissions:
-        if omission.entry is entry:
-            return Explained(kind, entry.name, omission.status, omission.reason, origin)
-    if kind == "context" and trace.plan.suppressors and trace.plan.suppresses(entry.name):
+    def _suppressed(self, entry: Entry) -> Explained:
         by = "; ".join(
-            f"suppressed by {one.origin()}" + (f", scope {one.scope!r}" if one.scope else "")
-            for one in trace.plan.suppressors
+            f"by {one.origin()}"
+            + (f", scope {safe_repr(one.scope)}" if one.scope is not None else "")
+            for one in self.plan.suppressors
         )
-        return Explained(kind, entry.name, "suppressed", f"{by}, provider not called", origin)
-    if kind == "section" and trace.plan.complete:
-        name = trace.plan.complete[0].name
-        return Explained(
-            kind, entry.name, "replaced", f'by complete section "{name}", evaluated', origin
-        )
-    for transition in transitions:
-        had = any(_entry_of(record._source) is entry for record, _, _ in transition.before[part])
-        has = any(_entry_of(record._source) is entry for record, _, _ in transition.after[part])
-        if had and not has:
-            by = f"by listener {transition.listener.describe()}"
-            return Explained(kind, entry.name, "dropped", by, origin)
-    return Explained(kind, entry.name, "dropped", "by a listener", origin)
+        origin = self.plan.source_of(entry).origin()
+        reason = f"{by}; its provider was not called"
+        return Explained(self.kind, entry.name, "suppressed", reason, origin)
 
 
-def _shadowed(kind: str, trace: Trace) -> Iterator[Explained]:
-    for entry, behind in trace.plan.shadowed.items():
+def _shadowed(kind: str, plan: Plan) -> Iterator[Explained]:
+    for entry, behind in plan.shadowed.items():
         if entry.kind != kind:
             continue
-        where = f"scope {entry.scope!r}" if entry.scope is not None else "the global layer"
+        where = f"scope {safe_repr(entry.scope)}" if entry.scope is not None else "the global layer"
         for one in behind:
-            reason = f'by plugin "{entry.fiber.name}" in {where}, not evaluated'
+            reason = f'by plugin "{entry.fiber.name}" in {where}; not evaluated'
             yield Explained(kind, one.name, "shadowed", reason, one.origin())
-
-
-# Variables and tools
-
-
-def _variables(
-    assembly: PromptAssembly, trace: Trace, transitions: list[Transition]
-) -> Iterator[Explained]:
-    origins = trace.variable_origins()
-    for name, value in assembly.variables.items():
-        origin = origins.pop(name, None)
-        by = [
-            t.listener.describe() for t in transitions
-            if t.before[_VARIABLES].get(name, _ABSENT) != t.after[_VARIABLES].get(name, _ABSENT)
-        ]
-        if by:
-            status, reason = ("added" if origin is None else "changed"), f"by {', '.join(by)}"
-        elif value is None:
-            status, reason = "no-value", "its provider gave None"
-        else:
-            status, reason = "included", ""
-        yield Explained("variable", name, status, reason, origin)
-    for name, origin in origins.items():
-        yield Explained("variable", name, "dropped", "by a listener", origin)
-    yield from _shadowed("variable", trace)
 
 
 _ABSENT = object()
 
 
-def _tools(
-    assembly: PromptAssembly, trace: Trace, transitions: list[Transition]
-) -> Iterator[Explained]:
-    names = {tool.name for tool in assembly.tools}
+def _variables(assembly: PromptAssembly, trace: Trace) -> Iterator[Explained]:
+    origins = trace.variable_origins()
+    transitions = trace.transitions()
+
+    def changed_by(name: str) -> str:
+        return ", ".join(
+            one.listener.describe()
+            for one in transitions
+            if one.before.variables.get(name, _ABSENT) != one.after.variables.get(name, _ABSENT)
+        )
+
+    for name, value in assembly.variables.items():
+        origin = origins.pop(name, None)
+        by = changed_by(name)
+        if by:
+            status = "changed" if origin is not None else "added"
+            yield Explained("variable", name, status, f"by {by}", origin)
+        elif value is None:
+            yield Explained("variable", name, "no-value", "its provider gave None", origin)
+        else:
+            yield Explained("variable", name, "included", "", origin)
+    for name, origin in origins.items():
+        by = changed_by(name) or "a listener"
+        yield Explained("variable", name, "dropped", f"by {by}", origin)
+    yield from _shadowed("variable", trace.plan)
+
+
+def _tools(assembly: PromptAssembly, trace: Trace) -> Iterator[Explained]:
+    transitions = trace.transitions()
+    planned = {tool.name for tool in trace.tools}
     for tool in assembly.tools:
-        by = [
-            t.listener.describe()
-            for t in transitions
-            if not any(one is tool for one in t.before[_TOOLS])
-            and any(one is tool for one in t.after[_TOOLS])
-        ]
-        had_before = any(one.name == tool.name for one in trace.tools)
-        status = "included" if not by else "changed" if had_before else "added"
-        reason = f"by listener {by[-1]}" if by else ""
-        yield Explained("tool", tool.name, status, reason, tool.origin)
+        by = _who_brought(tool, transitions)
+        if by is None:
+            yield Explained("tool", tool.name, "included", "", tool.origin)
+        else:
+            status = "changed" if tool.name in planned else "added"
+            yield Explained("tool", tool.name, status, f"by {by}", tool.origin)
+    shown = {tool.name for tool in assembly.tools}
     for tool in trace.tools:
-        if tool.name not in names:
-            by = [
-                t.listener.describe()
-                for t in transitions
-                if any(one.name == tool.name for one in t.before[_TOOLS])
-                and not any(one.name == tool.name for one in t.after[_TOOLS])
-            ]
-            who = by[-1] if by else "a listener"
-            yield Explained("tool", tool.name, "dropped", f"by listener {who}", tool.origin)
+        if tool.name not in shown:
+            by = _who_dropped(tool.name, transitions)
+            yield Explained("tool", tool.name, "dropped", f"by {by}", tool.origin)
     for entry, name in trace.restricted():
-        reason = "its provider knows it and does not show it here"
-        yield Explained("tool", name, "restricted", reason, entry.origin())
+        if name not in shown:
+            reason = "its provider knows it and does not show it here"
+            yield Explained("tool", name, "restricted", reason, entry.origin())
+
+
+def _who_brought(tool: ToolSchema, transitions: list[Transition]) -> str | None:
+    for one in transitions:
+        if any(t is tool for t in one.after.tools) and not any(t is tool for t in one.before.tools):
+            return one.listener.describe()
+    return None
+
+
+def _who_dropped(name: str, transitions: list[Transition]) -> str:
+    for one in transitions:
+        had = any(tool.name == name for tool in one.before.tools)
+        if had and not any(tool.name == name for tool in one.after.tools):
+            return one.listener.describe()
+    return "a listener"

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from ..errors import InvalidSchemaError
+from ..kernel.setup import class_of
 
 __all__ = ["EMPTY_PARAMETERS", "FrozenDict", "FrozenList", "freeze", "thaw"]
 
 
-def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+def _refuse(*_: object, **__: object) -> NoReturn:
     raise TypeError(
         "tool parameters are read-only: take copy.deepcopy(tool.parameters), change that, and "
         "replace the tool with attrs.evolve(tool, parameters=...)"
@@ -26,8 +27,8 @@ class FrozenDict(dict[str, Any]):
     """A dict of JSON values that cannot be changed."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __deepcopy__(self, memo: object) -> dict[str, Any]:
         return {key: thaw(value) for key, value in self.items()}
@@ -40,9 +41,9 @@ class FrozenList(list[Any]):
     """A list of JSON values that cannot be changed."""
 
     __slots__ = ()
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
-    append = clear = extend = insert = _refuse  # type: ignore[assignment]
-    pop = remove = reverse = sort = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = _refuse
+    pop = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, memo: object) -> list[Any]:
         return [thaw(value) for value in self]
@@ -54,7 +55,7 @@ class FrozenList(list[Any]):
 def thaw(value: Any) -> Any:
     """Return a plain, changeable copy."""
     if isinstance(value, dict):
-        return {key: thaw(item) for key, item in value.items()}
+        return {key: thaw(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         return [thaw(item) for item in value]
     return value
@@ -70,7 +71,7 @@ def freeze(value: Any, tool: object) -> Any:
 
 
 def _freeze(value: Any, tool: object, path: str, inside: set[int]) -> Any:
-    kind = type(value)
+    kind = class_of(value)
     if kind is str or value is None or kind is bool or kind is int:
         return value
     if kind is FrozenDict or kind is FrozenList:
@@ -101,6 +102,12 @@ def _freeze_container(value: Any, tool: object, path: str, inside: set[int]) -> 
         return FrozenList(
             _freeze(item, tool, f"{path}[{index}]", inside) for index, item in enumerate(value)
         )
+    return _freeze_mapping(value, tool, path, inside)
+
+
+def _freeze_mapping(
+    value: Mapping[Any, Any], tool: object, path: str, inside: set[int]
+) -> FrozenDict:
     for key in value:
         if not isinstance(key, str):
             raise InvalidSchemaError(tool, path, f"key {key!r} is no string")

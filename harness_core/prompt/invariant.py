@@ -7,14 +7,13 @@ nobody registered later can come behind it. Contract: section 7.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import cast
 
 from ..errors import InvariantError
 from ..kernel.context import Context
 from .model import PromptAssembly
-from .trace import State, state_of
+from .trace import State
 
 __all__ = ["apply", "check_assembly", "inject", "name"]
 
@@ -34,15 +33,15 @@ def check_assembly(assembly: PromptAssembly) -> None:
 
     The error names the rule, the entry and, where it is known, the listener that broke it.
     """
-    broken = next(_violations(state_of(assembly)), None)
+    state = State(assembly)
+    broken = next(_violations(state), None)
     if broken is not None:
         rule, entry = broken
         raise InvariantError(rule, entry, _who_broke(rule, entry, assembly))
 
 
 def _who_broke(rule: str, entry: object, assembly: PromptAssembly) -> str | None:
-    trace = assembly._trace
-    for transition in trace.transitions() if trace is not None else ():
+    for transition in assembly.trace.transitions() if assembly.trace is not None else ():
         if (rule, entry) in _violations(transition.after) and (
             (rule, entry) not in _violations(transition.before)
         ):
@@ -51,30 +50,28 @@ def _who_broke(rule: str, entry: object, assembly: PromptAssembly) -> str | None
 
 
 def _violations(state: State) -> Iterator[tuple[str, object]]:
-    sections, contexts, tools, variables = state
-    yield from _texts("section", sections)
-    yield from _texts("context", contexts)
-    yield from _names("tool", [getattr(tool, "name", None) for tool in tools])
-    for variable, value in variables.items():
-        if not isinstance(variable, str) or not _VARIABLE_NAME.fullmatch(variable):
+    for kind in ("section", "context"):
+        texts = state.texts(kind)
+        if texts is not None:  # what nobody touched was checked when it was registered
+            records, values = texts
+            yield from _names(kind, [record.name for record in records])
+            for record, value in zip(records, values, strict=True):
+                if not isinstance(cast("object", value), str):
+                    yield f"{kind} texts are str", record.name
+    yield from _names("tool", [getattr(tool, "name", None) for tool in state.tools])
+    for variable, value in state.variables.items():
+        if not isinstance(cast("object", variable), str) or not _VARIABLE_NAME.fullmatch(variable):
             yield "variable names match [a-z][a-z0-9_]*", variable
-        if value is not None and not isinstance(value, str):
+        if value is not None and not isinstance(cast("object", value), str):
             yield "variable values are str or None", variable
 
 
-def _texts(kind: str, records: Iterable[tuple[Any, object, object]]) -> Iterator[tuple[str, object]]:
-    listed = list(records)
-    yield from _names(kind, [name for _, name, _ in listed])
-    for _, one, text in listed:
-        if not isinstance(text, str):
-            yield f"{kind} texts are str", one
-
-
 def _names(kind: str, names: list[object]) -> Iterator[tuple[str, object]]:
-    for one in names:
-        if not isinstance(one, str) or not one:
-            yield f"{kind} names are not empty", one
-    hashable = [one for one in names if isinstance(one, str)]
-    for one, count in Counter(hashable).items():
-        if count > 1:
-            yield f"{kind} names are unique", one
+    seen: set[object] = set()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            yield f"{kind} names are not empty", name
+        elif name in seen:
+            yield f"{kind} names are unique", name
+        else:
+            seen.add(name)

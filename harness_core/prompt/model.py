@@ -6,17 +6,18 @@ part came from (`origin`) rides along, takes no part in equality, and is made on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import attrs
 
-from ..errors import ContributionError
+from ..errors import ContributionError, InvalidSchemaError, safe_repr
 from .frozen import EMPTY_PARAMETERS, freeze
 
 if TYPE_CHECKING:
     from .diff import AssemblyDiff
     from .explain import Explained
+    from .texts import Texts
     from .trace import Trace
 
 __all__ = [
@@ -57,15 +58,39 @@ class Origin:
 class OriginSource(Protocol):
     """What can tell an origin: a registry entry."""
 
+    @property
+    def entry(self) -> object:
+        """The registry entry."""
+        ...
+
     def origin(self, seconds: float | None = None) -> Origin:
         """Return the origin, with the time its provider took."""
         ...
 
 
+class Timed:
+    """A source whose provider was called, with the time that took."""
+
+    __slots__ = ("seconds", "source")
+
+    def __init__(self, source: OriginSource, seconds: float | None) -> None:
+        self.source = source
+        self.seconds = seconds
+
+    @property
+    def entry(self) -> object:
+        """The registry entry."""
+        return self.source.entry
+
+    def origin(self, seconds: float | None = None) -> Origin:
+        """Return the origin, with the time its provider took."""
+        return self.source.origin(self.seconds if seconds is None else seconds)
+
+
 class _Text:
     """A named text of an assembly: what sections and contexts have in common."""
 
-    __slots__ = ("_seconds", "_source", "literal", "name", "text")
+    __slots__ = ("_source", "literal", "name", "text")
 
     def __init__(
         self,
@@ -73,18 +98,21 @@ class _Text:
         text: str,
         literal: bool = False,
         _source: OriginSource | None = None,
-        _seconds: float | None = None,
     ) -> None:
         self.name = name
         self.text = text
         self.literal = literal
         self._source = _source
-        self._seconds = _seconds
 
     @property
     def origin(self) -> Origin | None:
         """Who registered it; None for what a listener added."""
-        return self._source.origin(self._seconds) if self._source is not None else None
+        return self._source.origin() if self._source is not None else None
+
+    @property
+    def entry(self) -> Any:
+        """The registry entry it was made from; None for what a listener added."""
+        return self._source.entry if self._source is not None else None
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -126,9 +154,7 @@ class ToolSchema:
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = attrs.field(default=None, converter=_as_parameters)
-    _source: ToolSource | None = attrs.field(
-        default=None, eq=False, repr=False, alias="_source"
-    )
+    _source: OriginSource | None = attrs.field(default=None, eq=False, repr=False, alias="_source")
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.description, str):
@@ -136,7 +162,11 @@ class ToolSchema:
                 f"a tool schema needs name and description as str, got {self.name!r} and "
                 f"{self.description!r}"
             )
-        object.__setattr__(self, "parameters", freeze(self.parameters, self.name))
+        given: object = self.parameters
+        if not isinstance(given, Mapping):
+            problem = f"expected a JSON object, got {safe_repr(given)} ({type(given).__name__})"
+            raise InvalidSchemaError(self.name, "parameters", problem)
+        object.__setattr__(self, "parameters", freeze(given, self.name))
 
     @property
     def origin(self) -> Origin | None:
@@ -152,24 +182,13 @@ class ToolSchema:
             raise ContributionError(
                 f"expected a ToolSchema or a mapping, got {schema!r} ({type(schema).__name__})"
             )
-        unknown = sorted(str(key) for key in schema.keys() - {"name", "description", "parameters"})
-        if unknown or "name" not in schema:
+        given = cast("Mapping[str, Any]", schema)
+        if "name" not in given or not given.keys() <= {"name", "description", "parameters"}:
             raise ContributionError(
-                f"a tool schema has the keys name, description and parameters; got {sorted(schema)}"
+                "a tool schema has the keys name, description and parameters, got "
+                f"{sorted(map(str, given))}"
             )
-        return cls(**schema)
-
-
-@attrs.frozen
-class ToolSource:
-    """The provider that gave a tool, and how long it took."""
-
-    entry: OriginSource
-    seconds: float | None
-
-    def origin(self) -> Origin:
-        """Return the origin of the tools it gave."""
-        return self.entry.origin(self.seconds)
+        return cls(**given)
 
 
 @attrs.frozen
@@ -192,9 +211,7 @@ class AssembleContext:
     it as None afterwards.
     """
 
-    def __init__(
-        self, scope: object | None = None, signal: Any = None, **fields: Any
-    ) -> None:
+    def __init__(self, scope: object | None = None, signal: Any = None, **fields: Any) -> None:
         self.scope = scope
         self.signal = signal
         self.__dict__.update(fields)
@@ -216,7 +233,15 @@ class AssembleContext:
 class PromptAssembly:
     """The model's input before a step, apart from the history. Lists and dict are plain."""
 
-    __slots__ = ("_trace", "contexts", "sections", "tools", "variables")
+    __slots__ = (
+        "_contexts",
+        "_sections",
+        "tools",
+        "trace",
+        "untouched_contexts",
+        "untouched_sections",
+        "variables",
+    )
 
     def __init__(
         self,
@@ -225,11 +250,53 @@ class PromptAssembly:
         tools: list[ToolSchema] | None = None,
         variables: dict[str, str | None] | None = None,
     ) -> None:
-        self.sections = [] if sections is None else sections
-        self.contexts = [] if contexts is None else contexts
+        self._sections = [] if sections is None else sections
+        self._contexts = [] if contexts is None else contexts
         self.tools = [] if tools is None else tools
         self.variables = {} if variables is None else variables
-        self._trace: Trace | None = None
+        self.untouched_sections: Texts | None = None
+        """The evaluated texts, until somebody asks for `sections`: then None."""
+        self.untouched_contexts: Texts | None = None
+        self.trace: Trace | None = None
+        """How it came about; None for one made by hand."""
+
+    @property
+    def sections(self) -> list[AssembledSection]:
+        """The blocks of the system prompt, in order."""
+        untouched = self.untouched_sections
+        if untouched is not None:
+            self._sections = untouched.records(AssembledSection)
+            self.untouched_sections = None
+        return self._sections
+
+    @sections.setter
+    def sections(self, sections: list[AssembledSection]) -> None:
+        self._sections = sections
+        self.untouched_sections = None
+
+    @property
+    def contexts(self) -> list[AssembledContext]:
+        """The blocks of the runtime-context snapshot, in order."""
+        untouched = self.untouched_contexts
+        if untouched is not None:
+            self._contexts = untouched.records(AssembledContext)
+            self.untouched_contexts = None
+        return self._contexts
+
+    @contexts.setter
+    def contexts(self, contexts: list[AssembledContext]) -> None:
+        self._contexts = contexts
+        self.untouched_contexts = None
+
+    def copy(self) -> PromptAssembly:
+        """Return an assembly with lists and a dict of its own, of the same records."""
+        copied = PromptAssembly(
+            self._sections[:], self._contexts[:], self.tools[:], self.variables.copy()
+        )
+        copied.untouched_sections = self.untouched_sections
+        copied.untouched_contexts = self.untouched_contexts
+        copied.trace = self.trace
+        return copied
 
     def explain(self) -> list[Explained]:
         """Return every contribution, in order, and those that are absent, with the reason."""
@@ -246,7 +313,7 @@ class PromptAssembly:
     @property
     def variable_origins(self) -> dict[str, Origin]:
         """Who registered each variable; those that a listener set are not among them."""
-        return self._trace.variable_origins() if self._trace is not None else {}
+        return self.trace.variable_origins() if self.trace is not None else {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PromptAssembly):
@@ -265,6 +332,3 @@ class PromptAssembly:
             f"PromptAssembly(sections={self.sections!r}, contexts={self.contexts!r}, "
             f"tools={self.tools!r}, variables={self.variables!r})"
         )
-
-
-Text = Callable[..., object] | str

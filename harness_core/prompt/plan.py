@@ -8,16 +8,17 @@ it is kept until then. It is frozen: an assembly that holds one works on the reg
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ..kernel.context import Context
-from ..kernel.effects import Effect
+from ..kernel.effects import Effect, Site
 from ..scopes.keys import chain_tags, epoch
 from ..scopes.layers import NamedEntries, ScopedLayers
 from .entries import Entry
 from .model import Origin
-from .render import Template
+from .texts import TextPlan
 
 __all__ = ["Plan", "PromptLayers"]
 
@@ -37,20 +38,6 @@ class Shadowing:
         """Return where the entry was registered, and what it shadows."""
         return self.entry.origin(seconds, self.behind)
 
-    @property
-    def text(self) -> str | None:
-        """The entry's fixed text."""
-        return self.entry.text
-
-    @property
-    def template(self) -> Template | None:
-        """The fixed text, split."""
-        return self.entry.template
-
-    @template.setter
-    def template(self, template: Template) -> None:
-        self.entry.template = template
-
 
 class Plan:
     """The effective entries of one chain."""
@@ -63,9 +50,10 @@ class Plan:
         "contexts",
         "epoch",
         "fixed_variables",
+        "hidden_contexts",
         "key",
         "memo",
-        "requires_tools",
+        "needs_tools",
         "sections",
         "shadowed",
         "sources",
@@ -92,8 +80,8 @@ class Plan:
         by_kind: dict[str, list[Entry]] = {}
         for entry in merged.values():
             by_kind.setdefault(entry.kind, []).append(entry)
-        self.sections = sorted(by_kind.get("section", ()), key=_order)
-        self.contexts = sorted(by_kind.get("context", ()), key=_order)
+        sections = sorted(by_kind.get("section", ()), key=_order)
+        contexts = sorted(by_kind.get("context", ()), key=_order)
         variables = self.all_variables = by_kind.get("variable", [])
         self.variable_providers = [entry for entry in variables if entry.provider is not None]
         self.fixed_variables: dict[str, str | None] = {v.name: v.text for v in variables}
@@ -102,8 +90,14 @@ class Plan:
         self.suppressors = by_kind.get("suppressor", [])
         self.suppressed: frozenset[str] | None = _suppressed(self.suppressors)
         """The names of suppressed contexts; None for all of them."""
-        self.complete = [entry for entry in self.sections if entry.complete]
-        self.requires_tools = any(e.requires_tools for e in (*self.sections, *self.contexts))
+        self.complete = [entry for entry in sections if entry.complete]
+        self.sections = TextPlan(sections, self.source_of)
+        self.contexts = TextPlan(
+            [entry for entry in contexts if not self.suppresses(entry.name)], self.source_of
+        )
+        self.hidden_contexts = [entry for entry in contexts if self.suppresses(entry.name)]
+        """What is suppressed; its providers are never called."""
+        self.needs_tools = self.sections.needs_tools | self.contexts.needs_tools
         self.chain: list[int] = []
         self.epoch = -1
         self.key: object | None = None
@@ -133,6 +127,10 @@ def _suppressed(suppressors: list[Entry]) -> frozenset[str] | None:
     return frozenset(names)
 
 
+HELD_PLANS = 256
+"""How many plans are kept for keys that cannot be weakly referenced, such as strings."""
+
+
 class PromptLayers(ScopedLayers[Layer]):
     """The storage of one prompt registry, and the plans made from it."""
 
@@ -142,31 +140,38 @@ class PromptLayers(ScopedLayers[Layer]):
         self._built_on: dict[int, set[int]] = {}
         """For the identity of a key: the plans whose chain it is on."""
         self._watched: dict[int, weakref.ref[object]] = {}
+        self._held: deque[int] = deque()
+        """Plans of keys without weak references, oldest first."""
 
-    def add(self, ctx: Context, entry: Entry, changed: Callable[[], object]) -> Effect:
+    def add(self, ctx: Context, entry: Entry, changed: Callable[[], object], site: Site) -> Effect:
         """Register an entry; all or nothing, `changed` included (law L5)."""
         key = entry.scope = ctx.tag
-        kind = entry.kind
-        registration = _Registration(self, key, changed)
-        label = (kind, entry.name)
-        effect = entry.effect = ctx.fiber.register(label, registration)
-        layer = self.global_layer if key is None else self._layer(key)
-        name: tuple[str, Any] = label if kind in _NAMED else (kind, effect.place)
+        effect = entry.effect = ctx.fiber.register(
+            (entry.kind, entry.name), _Removal(self, entry, changed), site=site
+        )
         try:
-            layer.add(name, entry, effect.place)
-        except BaseException:
-            self._reclaim(key, layer)
-            effect()
-            raise
-        registration.layer = layer
-        registration.name = name
-        self.forget_plans(key)
-        try:
+            layer = self.global_layer if key is None else self._layer(key)
+            layer.add(entry.key(effect.place), entry, effect.place)
+            entry.is_registered = True
+            self.forget_plans(key)
             changed()
         except BaseException:
+            if key is not None:
+                self._reclaim(key, self.peek(key))
             effect()
             raise
         return effect
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out, and its layer if that is empty now."""
+        assert entry.effect is not None
+        key = entry.scope
+        layer = self.peek(key)
+        if layer is not None:
+            layer.remove(entry.key(entry.effect.place))
+            if key is not None:
+                self._reclaim(key, layer)
+        self.forget_plans(key)
 
     # Plans
 
@@ -186,11 +191,15 @@ class PromptLayers(ScopedLayers[Layer]):
         plan.epoch = epoch()
         plan.chain = [id(tag) for tag in chain_tags(key)]
         identity = id(key)
+        self._drop(identity)
         if key is not None and identity not in self._watched:
             try:
-                self._watched[identity] = weakref.ref(key, lambda _: self._drop(identity))
+                self._watched[identity] = weakref.ref(key, lambda _: self._key_is_gone(identity))
             except TypeError:
                 plan.key = key  # held, so that its identity is not used again
+                self._held.append(identity)
+                if len(self._held) > HELD_PLANS:
+                    self._drop(self._held.popleft())
         self._plans[identity] = plan
         for tag in plan.chain:
             self._built_on.setdefault(tag, set()).add(identity)
@@ -202,38 +211,36 @@ class PromptLayers(ScopedLayers[Layer]):
             self._plans.clear()
             self._built_on.clear()
         else:
-            for identity in self._built_on.pop(id(key), ()):
-                self._plans.pop(identity, None)
+            for identity in tuple(self._built_on.get(id(key), ())):
+                self._drop(identity)
 
     def _drop(self, identity: int) -> None:
-        self._plans.pop(identity, None)
+        """Drop one plan."""
+        plan = self._plans.pop(identity, None)
+        for tag in plan.chain if plan is not None else ():
+            built = self._built_on.get(tag)
+            if built is not None:
+                built.discard(identity)
+                if not built:
+                    del self._built_on[tag]
+
+    def _key_is_gone(self, identity: int) -> None:
         self._watched.pop(identity, None)
-        self._built_on.pop(identity, None)
+        self._drop(identity)
 
 
-_NAMED = frozenset({"section", "context", "variable"})
-
-
-class _Registration:
+class _Removal:
     """The undo of one entry."""
 
-    __slots__ = ("changed", "key", "layer", "layers", "name")
+    __slots__ = ("changed", "entry", "layers")
 
-    def __init__(
-        self, layers: PromptLayers, key: object | None, changed: Callable[[], object]
-    ) -> None:
+    def __init__(self, layers: PromptLayers, entry: Entry, changed: Callable[[], object]) -> None:
         self.layers = layers
-        self.key = key
+        self.entry = entry
         self.changed = changed
-        self.layer: Layer | None = None
-        self.name: tuple[str, Any] = ("", "")
 
     def __call__(self) -> None:
-        layer = self.layer
-        if layer is None:
-            return
-        self.layer = None
-        layer.remove(self.name)
-        self.layers._reclaim(self.key, layer)
-        self.layers.forget_plans(self.key)
-        self.changed()
+        if self.entry.is_registered:
+            self.entry.is_registered = False
+            self.layers.remove(self.entry)
+            self.changed()

@@ -13,7 +13,7 @@ import attrs
 
 from ..errors import ContributionError, DuplicateRegistrationError
 from ..kernel.context import Context
-from ..kernel.effects import Effect
+from ..kernel.effects import Effect, calling_site
 from ..kernel.events import Event
 from ..kernel.services import Service
 from ..scopes.layers import NamedEntries
@@ -34,12 +34,12 @@ IDENTITY = "You are an AI agent powered by DeepSeek Harness."
 CHANGE: Final[Event[[], None]] = Event("system-prompt/change", vetoing=True)
 """Fired once for each registration and each removal. The first error undoes the registration."""
 
-TextResult: TypeAlias = "str | None | Awaitable[str | None]"
-TextProvider: TypeAlias = "Callable[[AssembleContext], TextResult] | Callable[[], TextResult]"
-ToolsResult: TypeAlias = "ToolProviderResult | Iterable[Any]"
+TextResult: TypeAlias = str | Awaitable[str | None] | None
+TextProvider: TypeAlias = Callable[[AssembleContext], TextResult] | Callable[[], TextResult]
+ToolsResult: TypeAlias = ToolProviderResult | Iterable[Any]
 ToolsProvider: TypeAlias = (
-    "Callable[[AssembleContext], ToolsResult | Awaitable[ToolsResult]]"
-    " | Callable[[], ToolsResult | Awaitable[ToolsResult]]"
+    Callable[[AssembleContext], ToolsResult | Awaitable[ToolsResult]]
+    | Callable[[], ToolsResult | Awaitable[ToolsResult]]
 )
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -134,17 +134,10 @@ class SystemPrompt(Service, key="system_prompt"):
         seconds. Raises DuplicateRegistrationError, InvalidNameError, InvalidOrderError,
         ContributionError or InactiveFiberError. (Section 5.)
         """
-        return self._text(
-            "section",
-            name,
-            text,
-            order=order,
-            complete=complete,
-            literal=literal,
-            requires_tools=requires_tools,
-            optional=optional,
-            timeout=timeout,
-        )
+        options = (order, complete, literal, requires_tools, optional, timeout)
+        if text is _MISSING:
+            return self._decorator("section", name, options)
+        return self._add(text_entry("section", name, text, *options))
 
     @overload
     def context(
@@ -184,29 +177,20 @@ class SystemPrompt(Service, key="system_prompt"):
 
         The arguments and errors are those of `section`.
         """
-        return self._text(
-            "context",
-            name,
-            text,
-            order=order,
-            literal=literal,
-            requires_tools=requires_tools,
-            optional=optional,
-            timeout=timeout,
-        )
+        options = (order, False, literal, requires_tools, optional, timeout)
+        if text is _MISSING:
+            return self._decorator("context", name, options)
+        return self._add(text_entry("context", name, text, *options))
 
-    def _text(self, kind: str, name: str, text: Any, **options: Any) -> Any:
-        if text is not _MISSING:
-            return self._add(text_entry(kind, name, text, **options))
-
+    def _decorator(self, kind: str, name: str, options: tuple[Any, ...]) -> Callable[[F], F]:
         def decorate(provider: F) -> F:
-            self._add(text_entry(kind, name, provider, **options))
+            self._add(text_entry(kind, name, provider, *options))
             return provider
 
         return decorate
 
     @overload
-    def variable(self, name: str, value: str | None | TextProvider) -> Effect: ...
+    def variable(self, name: str, value: str | TextProvider | None) -> Effect: ...
     @overload
     def variable(self, name: str) -> Callable[[F], F]: ...
     def variable(self, name: str, value: Any = _MISSING) -> Any:
@@ -254,7 +238,8 @@ class SystemPrompt(Service, key="system_prompt"):
         return self._add(Entry("check", getattr(check, "__name__", ""), check))
 
     def _add(self, entry: Entry) -> Effect:
-        return self.layers.add(self._caller, entry, self.emit_change)
+        # Above this call stand a method of this class and its caller.
+        return self.layers.add(self._caller, entry, self.emit_change, calling_site(3))
 
     # Assembling
 

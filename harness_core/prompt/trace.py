@@ -5,7 +5,7 @@ Kept cheap: states are copied while the listeners run, and compared only when so
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -14,30 +14,55 @@ from ..kernel.events import Listener
 from .entries import Entry
 from .model import Origin, PromptAssembly, ToolSchema
 from .plan import Plan
+from .texts import Texts as EvaluatedTexts
 
-__all__ = ["Omission", "State", "Trace", "Transition", "state_of"]
+__all__ = ["State", "Trace", "Transition"]
 
-State: TypeAlias = tuple[list[Any], list[Any], list[Any], dict[str, Any]]
-"""Sections and contexts as (record, name, text), tools, variables."""
+Texts: TypeAlias = tuple[list[Any], list[Any]]
+"""Records, and the texts they had."""
 
-
-def state_of(assembly: PromptAssembly) -> State:
-    """Copy what listeners may change."""
-    return (
-        [(item, item.name, item.text) for item in assembly.sections],
-        [(item, item.name, item.text) for item in assembly.contexts],
-        assembly.tools[:],
-        assembly.variables.copy(),
-    )
+_UNTOUCHED: Final[Texts] = ([], [])
 
 
-@attrs.frozen
-class Omission:
-    """An entry that took part in the plan and is not in the assembly."""
+class State:
+    """What listeners may change, as it was at one moment."""
 
-    entry: Entry
-    status: str
-    reason: str
+    __slots__ = ("contexts", "sections", "tools", "variables")
+
+    def __init__(self, assembly: PromptAssembly) -> None:
+        if assembly.untouched_sections is not None:
+            self.sections = _UNTOUCHED
+        else:
+            records = assembly.sections
+            self.sections = (records[:], [record.text for record in records])
+        if assembly.untouched_contexts is not None:
+            self.contexts = _UNTOUCHED
+        else:
+            contexts = assembly.contexts
+            self.contexts = (contexts[:], [record.text for record in contexts])
+        self.tools = assembly.tools[:]
+        self.variables = assembly.variables.copy()
+
+    def texts(self, kind: str) -> Texts | None:
+        """Return sections or contexts; None while nobody had touched them."""
+        texts = self.sections if kind == "section" else self.contexts
+        return None if texts is _UNTOUCHED else texts
+
+
+class Snapshot:
+    """Records of sections or contexts, by identity, with the texts they had."""
+
+    def __init__(self, records: list[Any], texts: list[str]) -> None:
+        self.records = records
+        self._texts = {id(record): text for record, text in zip(records, texts, strict=True)}
+
+    def text_of(self, record: Any) -> str | None:
+        """Return the text a record had; None if it was not there."""
+        return self._texts.get(id(record))
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether a record made from `entry` was there."""
+        return any(record.entry is entry for record in self.records)
 
 
 @attrs.frozen
@@ -48,18 +73,47 @@ class Transition:
     before: State
     after: State
 
+    def texts(self, kind: str, trace: Trace) -> tuple[Snapshot, Snapshot]:
+        """Return sections or contexts before and after."""
+        after = self.after.texts(kind)
+        if after is None:
+            return Snapshot([], []), Snapshot([], [])
+        before = self.before.texts(kind)
+        known = before if before is not None else trace.untouched(kind, after[0])
+        return Snapshot(*known), Snapshot(*after)
+
 
 class Trace:
     """How one assembly came about."""
 
-    __slots__ = ("assembly", "omissions", "plan", "scope", "seconds", "states", "tools")
+    __slots__ = (
+        "assembly",
+        "contexts",
+        "failures",
+        "hidden_tools",
+        "plan",
+        "provided",
+        "scope",
+        "seconds",
+        "sections",
+        "states",
+        "tools",
+    )
 
     def __init__(self, plan: Plan, scope: object | None, assembly: PromptAssembly) -> None:
         self.plan = plan
         self.scope = scope
         self.assembly = assembly
         """The assembly as it was handed to the listeners."""
-        self.omissions: list[Omission] = []
+        self.failures: dict[Entry, Exception] = {}
+        """Optional entries that failed."""
+        self.hidden_tools: frozenset[str] = frozenset()
+        """Tools that some entry requires and that are not visible."""
+        self.sections: EvaluatedTexts | None = None
+        self.contexts: EvaluatedTexts | None = None
+        """What the providers gave, before the listeners."""
+        self.provided: list[tuple[Any, tuple[str, ...] | None]] = []
+        """Schemas and known names, for each tool provider."""
         self.tools: list[ToolSchema] = []
         """The tools in order, as they were handed to the listeners."""
         self.seconds: dict[Entry, float] = {}
@@ -70,11 +124,11 @@ class Trace:
 
     def entering(self, listener: Listener) -> None:
         """Note the state in which a listener is called."""
-        self.states.append((listener, True, state_of(self.assembly)))
+        self.states.append((listener, True, State(self.assembly)))
 
     def innermost(self) -> PromptAssembly:
         """Note the state in which the innermost `next()` was called, and return the assembly."""
-        self.states.append((None, True, state_of(self.assembly)))
+        self.states.append((None, True, State(self.assembly)))
         return self.assembly
 
     def leaving(self, listener: Listener, result: Any) -> None:
@@ -84,7 +138,7 @@ class Trace:
                 f"listener {listener.describe()} returned {result!r} ({type(result).__name__}): "
                 "expected a PromptAssembly, for instance what `await next()` gave"
             )
-        self.states.append((listener, False, state_of(result)))
+        self.states.append((listener, False, State(result)))
 
     def transitions(self) -> list[Transition]:
         """Return what each listener changed, in the order in which it happened.
@@ -101,15 +155,21 @@ class Trace:
                 found.append(Transition(listener, before, after))
         return found
 
+    def untouched(self, kind: str, records: list[Any]) -> Texts:
+        """Return what the records that `records` were made from looked like at first."""
+        evaluated = self.sections if kind == "section" else self.contexts
+        if evaluated is None:
+            return [], []
+        first = dict(zip(evaluated.plan.entries, evaluated.texts, strict=True))
+        mine = [record for record in records if record.entry in first]
+        return mine, [first[record.entry] for record in mine]
+
     def restricted(self) -> list[tuple[Entry, str]]:
         """Return the tools that providers know and did not show, with the provider's entry."""
-        memo = self.plan.memo
-        if memo is None:
-            return []
         shown = {tool.name for tool in self.tools}
         return [
             (entry, name)
-            for entry, (_, known) in zip(self.plan.tools, memo.provided, strict=True)
+            for entry, (_, known) in zip(self.plan.tools, self.provided, strict=False)
             for name in known or ()
             if name not in shown
         ]

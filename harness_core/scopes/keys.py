@@ -15,17 +15,26 @@ import attrs
 
 from ..errors import ScopeError
 
-__all__ = ["ScopeBinding", "bind_scope_parent", "chain_tags", "epoch", "scope_chain_of",
-           "scope_parent_of", "unlink"]
+__all__ = [
+    "ScopeBinding",
+    "bind_scope_parent",
+    "chain_tags",
+    "epoch",
+    "scope_chain_of",
+    "scope_parent_of",
+    "unlink",
+]
 
 
 class _Link:
     """A key's parent. Holds the parent strongly and the key as weakly as it allows."""
 
-    __slots__ = ("key_ref", "parent")
+    __slots__ = ("key_ref", "parent", "released")
 
     def __init__(self, key: object, parent: object) -> None:
         self.parent = parent
+        self.released = False
+        """The scope that the link was made for is gone; another may take the key over."""
         identity = id(key)
         try:
             self.key_ref: object = weakref.ref(key, lambda _: _links.pop(identity, None))
@@ -54,6 +63,10 @@ class ScopeBinding:
         """The present parent."""
         return self._link.parent
 
+    def release(self) -> None:
+        """Let the key be bound anew; until then the link goes on."""
+        self._link.released = True
+
     def rebind(self, parent: object | None) -> None:
         """Link the key to another parent, or to none.
 
@@ -73,7 +86,8 @@ def bind_scope_parent(key: object, parent: object | None) -> ScopeBinding:
     Raises ScopeError if `key` is bound already, or if the link would close a cycle.
     """
     global _epoch
-    if id(key) in _links:
+    link = _links.get(id(key))
+    if link is not None and not link.released:
         raise ScopeError(
             f"scope key {key!r} is already bound to a parent; only the binding that was returned "
             "then may rebind it"

@@ -52,10 +52,16 @@ class NamedEntries(Generic[K, V]):
         `place` puts an entry that comes back after a restart where it stood.
         """
         self.add(name, value, place)
-        return lambda: self.remove(name)
+        entry = self._entries[name]
+
+        def undo() -> None:
+            if self._entries.get(name) is entry:
+                del self._entries[name]
+
+        return undo
 
     def add(self, name: K, value: V, place: float) -> None:
-        """Add an entry whose undo is `remove`."""
+        """Add an entry, for a caller that will `remove` it itself."""
         entries = self._entries
         if name in entries:
             raise self._duplicate(name)
@@ -209,11 +215,9 @@ class ScopedLayers(Generic[L]):
         """
         if accepts(action, 2) == 2:
             return self.register(ctx, action, label)
-        return self.register(ctx, lambda layer, place: action(layer), label)
+        return self.register(ctx, lambda layer, _: action(layer), label)
 
-    def register(
-        self, ctx: Context, action: Callable[[L, float], Undo], label: Label
-    ) -> Effect:
+    def register(self, ctx: Context, action: Callable[[L, float], Undo], label: Label) -> Effect:
         """Do the work of `effect`, for an action that takes layer and place."""
         key = ctx.tag
         changed = self._changed
@@ -230,8 +234,9 @@ class ScopedLayers(Generic[L]):
                 changed(key)
 
         effect = ctx.fiber.register(label, undo)
-        layer = self.global_layer if key is None else self._layer(key)
+        layer: L | None = None
         try:
+            layer = self.global_layer if key is None else self._layer(key)
             undo_entry = action(layer, effect.place)
         except BaseException:
             self._reclaim(key, layer)
@@ -251,10 +256,8 @@ class ScopedLayers(Generic[L]):
             held = self._scoped[id(key)] = _Held(key, self._create(key))
         return held.layer
 
-    def _reclaim(self, key: object | None, layer: L) -> None:
-        if key is not None and layer.is_empty():
+    def _reclaim(self, key: object | None, layer: L | None) -> None:
+        if key is not None and layer is not None and layer.is_empty():
             held = self._scoped.get(id(key))
             if held is not None and held.layer is layer:
                 del self._scoped[id(key)]
-
-

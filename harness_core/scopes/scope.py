@@ -48,8 +48,10 @@ def create_scope(ctx: Context, key: object, *, parent: object | None = None) -> 
         if binding is not None:
             unlink(key)
         raise
-    if binding is not None and not is_weak(key):
-        scope_ctx.root.at_close(lambda: unlink(key))
+    if binding is not None:
+        scope_ctx.fiber.register("scope link", binding.release)
+        if not is_weak(key):
+            scope_ctx.root.at_close(lambda: unlink(key), ("scope link", id(key)))
     return Scope(key, scope_ctx, binding)
 
 
@@ -91,5 +93,3 @@ def scope_target(base: object, key: object | None) -> ScopeTarget:
     untagged listeners hear.
     """
     return ScopeTarget(base, key)
-
-

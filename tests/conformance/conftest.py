@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from .original_process import Original, OriginalMissingError, start_original
 from .tally import TALLY, Tally
+
+
+@pytest.fixture(autouse=True)
+def _quiet_failures() -> Iterator[None]:
+    """Plugins that fail are part of the cases; their reports would bury a mismatch."""
+    logger = logging.getLogger("harness_core")
+    before, logger.disabled = logger.disabled, True
+    yield
+    logger.disabled = before
 
 
 @pytest.fixture(scope="session")

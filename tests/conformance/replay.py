@@ -1,7 +1,9 @@
 """Replays recorded operations on harness_core and answers in the corpus' JSON shape.
 
-Every kind of provider and body is built in two flavours. `plain` uses synchronous functions and
-mappings; `awaited` uses coroutine functions and records. The answers may not depend on it.
+There is more than one way to write down a case; the answers may not depend on it, so there are
+flavours. `plain` has synchronous providers and bodies, and schemas as mappings; `awaited` has
+coroutine functions, and schemas as records made anew each time; `fixed` has what never changes as
+a value instead of a provider, and schemas as records made once.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ from .corpus import Json, Op
 
 __all__ = ["FLAVOURS", "Flavour", "Replay", "replay_case"]
 
-Flavour: TypeAlias = Literal["plain", "awaited"]
+Flavour: TypeAlias = Literal["plain", "awaited", "fixed"]
 Next: TypeAlias = Callable[[], Awaitable[PromptAssembly]]
 Listener: TypeAlias = Callable[[PromptAssembly, AssembleContext, Next], Awaitable[PromptAssembly]]
 
-FLAVOURS: tuple[Flavour, ...] = ("plain", "awaited")
+FLAVOURS: tuple[Flavour, ...] = ("plain", "awaited", "fixed")
 
 ASSEMBLE = "system-prompt/assemble"
 CHANGE = "system-prompt/change"
@@ -165,10 +167,12 @@ def scope_id(context: AssembleContext) -> str:
     return context.scope.id if isinstance(context.scope, Key) else "none"
 
 
-def make_provider(spec: Json, flavour: Flavour) -> Callable[..., Any]:
+def make_provider(spec: Json, flavour: Flavour) -> str | Callable[..., Any]:
     """Build the provider that a case describes; only `scope_id` asks for the assemble context."""
     value = spec["value"]
     match spec["kind"]:
+        case "const" if flavour == "fixed" and isinstance(value, str):
+            return value
         case "const":
             return _nullary(lambda: value, flavour)
         case "counter":
@@ -180,7 +184,7 @@ def make_provider(spec: Json, flavour: Flavour) -> Callable[..., Any]:
 
 
 def _nullary(answer: Callable[[], Any], flavour: Flavour) -> Callable[[], Any]:
-    if flavour == "plain":
+    if flavour != "awaited":
         return answer
 
     async def awaited() -> Any:
@@ -192,7 +196,7 @@ def _nullary(answer: Callable[[], Any], flavour: Flavour) -> Callable[[], Any]:
 def _unary(
     answer: Callable[[AssembleContext], Any], flavour: Flavour
 ) -> Callable[[AssembleContext], Any]:
-    if flavour == "plain":
+    if flavour != "awaited":
         return answer
 
     async def awaited(context: AssembleContext) -> Any:
@@ -202,12 +206,18 @@ def _unary(
 
 
 def make_tool_provider(op: Op, flavour: Flavour) -> Callable[[], Any]:
-    """Build a provider of the op's schemas: mappings when plain, records when awaited."""
+    """Build a provider of the op's schemas, in the form of the flavour."""
     known = op.get("knownNames")
+    made_once = [_schema(schema) for schema in op["schemas"]]
+    forms: dict[Flavour, Callable[[], list[Any]]] = {
+        "plain": lambda: op["schemas"],
+        "awaited": lambda: [_schema(schema) for schema in op["schemas"]],
+        "fixed": lambda: made_once,
+    }
+    schemas = forms[flavour]
 
     def answer() -> Any:
-        schemas = [_schema(schema) if flavour == "awaited" else schema for schema in op["schemas"]]
-        return schemas if known is None else ToolProviderResult(schemas, known_names=known)
+        return schemas() if known is None else ToolProviderResult(schemas(), known_names=known)
 
     return _nullary(answer, flavour)
 
@@ -322,7 +332,7 @@ def _text(op: Op, flavour: Flavour) -> Any:
 
 
 def _section(ctx: Context, op: Op, flavour: Flavour) -> Effect:
-    return ctx.system_prompt.section(
+    return ctx[SystemPrompt].section(
         op["name"],
         _text(op, flavour),
         order=_order(op),
@@ -331,7 +341,7 @@ def _section(ctx: Context, op: Op, flavour: Flavour) -> Effect:
 
 
 def _context(ctx: Context, op: Op, flavour: Flavour) -> Effect:
-    return ctx.system_prompt.context(op["name"], _text(op, flavour), order=_order(op))
+    return ctx[SystemPrompt].context(op["name"], _text(op, flavour), order=_order(op))
 
 
 def _order(op: Op) -> float:
@@ -341,15 +351,15 @@ def _order(op: Op) -> float:
 
 def _variable(ctx: Context, op: Op, flavour: Flavour) -> Effect:
     spec = op.get("value_provider") or {"kind": "const", "value": op["value"]}
-    return ctx.system_prompt.variable(op["name"], make_provider(spec, flavour))
+    return ctx[SystemPrompt].variable(op["name"], make_provider(spec, flavour))
 
 
 def _tools(ctx: Context, op: Op, flavour: Flavour) -> Effect:
-    return ctx.system_prompt.tools(make_tool_provider(op, flavour))
+    return ctx[SystemPrompt].tools(make_tool_provider(op, flavour))
 
 
 def _suppress(ctx: Context, _op: Op, _flavour: Flavour) -> Effect:
-    return ctx.system_prompt.suppress_runtime_context()
+    return ctx[SystemPrompt].suppress_runtime_context()
 
 
 def _listener(ctx: Context, op: Op, _flavour: Flavour) -> Effect:
@@ -403,7 +413,8 @@ class Replay:
         if "scope" in op:
             return self.scopes[op["scope"]].ctx
         if "parent" in op:
-            return self._fiber(op["parent"]).ctx
+            context: Context = self._fiber(op["parent"]).ctx
+            return context
         return self.root
 
     def _fiber(self, plugin: str) -> Fiber:
@@ -485,7 +496,7 @@ class _Body:
 
 
 def _body(name: str, register: Callable[[Context], None], flavour: Flavour) -> _Body:
-    if flavour == "plain":
+    if flavour != "awaited":
         return _Body(name, register)
 
     async def awaited(ctx: Context) -> None:

@@ -10,6 +10,9 @@ comment here that says why.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import attrs
@@ -360,19 +363,62 @@ def later_templates() -> Templates:
 
 def operations() -> st.SearchStrategy[list[Op]]:
     """Draw the operations of one case."""
-    later = later_templates()
-    run = weighted(
-        (1, st.lists(later, max_size=12)), (3, st.lists(later, min_size=12, max_size=30))
-    )
-    parts = st.tuples(first_mounts(), openings(), run)
-    return parts.map(lambda drawn: resolve([drawn[0], *drawn[1], *drawn[2]]))
+    # Lists of lists grow long and still shrink to nothing, which a least size would prevent.
+    episodes = st.lists(st.lists(later_templates(), max_size=10), max_size=12)
+    return _cases(first_mounts(), openings(), episodes)
+
+
+@st.composite
+def _cases(
+    draw: st.DrawFn,
+    mounts: Templates,
+    openings: st.SearchStrategy[list[Template]],
+    episodes: st.SearchStrategy[list[list[Template]]],
+) -> list[Op]:
+    mount, opening = draw(mounts), draw(openings)
+    return resolve([mount, *opening, *itertools.chain.from_iterable(draw(episodes))])
 
 
 def resolve(templates: list[Template]) -> list[Op]:
     """Turn templates into the operations of one case, ending with a look at every scope."""
     names = Names()
     ops = [op for template in templates for op in names.resolve(template)]
-    return [*ops, *names.farewell()]
+    return without_telling_counters([*ops, *names.farewell()])
+
+
+def without_telling_counters(ops: list[Op]) -> list[Op]:
+    """Make constant each counter that would tell of an evaluation which this project spares.
+
+    A fault in the order of tools is found before any text is evaluated; the original evaluates
+    the texts first. A second complete section is found before any variable is evaluated; the
+    original evaluates the variables first. A shadowed variable is never evaluated; the original
+    evaluates it.
+    """
+    flat = [reg for op in ops for reg in op.get("regs", [op])]
+    names = Counter(op["name"] for op in flat if op["op"] == "variable")
+    tool_order = any(map(may_break_tool_order, flat))
+    complete = sum(op.get("complete", False) for op in flat) > 1
+
+    def tells(op: Op) -> bool:
+        return complete or names[op["name"]] > 1 if op["op"] == "variable" else tool_order
+
+    return [without_counters(op, tells) for op in ops]
+
+
+def may_break_tool_order(op: Op) -> bool:
+    """Tell whether the operation can make an assembly fail for the order of its tools."""
+    reserved = any(schema["name"] == REST for schema in op.get("schemas", ()))
+    return reserved or "toolOrder" in op.get("config", {})
+
+
+def without_counters(op: Op, tells: Callable[[Op], bool]) -> Op:
+    """Turn the counter of a registration that tells into a constant."""
+    if "regs" in op:
+        return op | {"regs": [without_counters(reg, tells) for reg in op["regs"]]}
+    for field in ("text_provider", "value_provider"):
+        if op.get(field, {}).get("kind") == "counter" and tells(op):
+            return op | {field: op[field] | {"kind": "const"}}
+    return op
 
 
 @attrs.define

@@ -19,7 +19,7 @@ CHUNKS = list(chunks(CASES, CHUNK_SIZE))
 
 def subject(flavour: Flavour) -> str:
     """Name what a corpus run compares, for the tally."""
-    return f"corpus ({flavour} providers)"
+    return f"corpus, {flavour}"
 
 
 def chunk_name(chunk: list[Case]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import anyio
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from .corpus import Op, differences, read_cases
@@ -30,6 +30,7 @@ def test_the_original_answers_as_it_was_recorded(original: Original, tally: Tall
 @settings(
     max_examples=EXAMPLES,
     deadline=None,  # an example starts a tree on each side; how long that takes proves nothing
+    phases=[Phase.reuse, Phase.generate, Phase.shrink],  # the others trace every line: too slow
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(ops=operations(), flavour=st.sampled_from(FLAVOURS))
@@ -39,7 +40,7 @@ def test_fresh_sequences_answer_as_the_original(
     """Any sequence of operations has the same answers here and in the original."""
     expected = original.replay(ops)
     got = anyio.run(replay_case, ops, flavour)
-    mismatches = differences(f"drawn ({flavour} providers)", ops, expected, got)
+    mismatches = differences(f"drawn ({flavour})", ops, expected, got)
     if mismatches:
         note("the operations of the case:")
         for index, op in enumerate(ops):

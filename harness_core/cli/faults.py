@@ -1,0 +1,101 @@
+"""Faults as the command line reports them: one message each, with a place where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+
+import attrs
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import HarnessError, ManifestError, PromptRenderError
+from ..loader import raised_at
+from ..prompt import PromptAssembly
+from .payload import written_at
+from .safe import one_line
+
+__all__ = ["Fault", "Faulty", "fault_in_scope", "logged", "print_faults", "relative"]
+
+
+@attrs.frozen
+class Fault:
+    """One fault. `where` is `file`, `file:line` or `file:line:column`; `hint` says whose it is."""
+
+    message: str
+    where: str | None = None
+    hint: str = ""
+    error: BaseException | None = attrs.field(default=None, eq=False)
+
+    @classmethod
+    def of_manifest(cls, error: ManifestError) -> Fault:
+        """Return the fault that a ManifestError reports."""
+        where = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
+        return cls(error.message, where, error=error)
+
+
+class Faulty(Exception):
+    """The run ends because of these faults."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = list(faults)
+        super().__init__("; ".join(fault.message for fault in self.faults))
+
+
+def relative(text: str) -> str:
+    """Return a text in which paths below the working directory are relative."""
+    here = os.getcwd().rstrip(os.sep) + os.sep
+    return text.replace(here, "") if len(here) > 1 else text
+
+
+def fault_in_scope(
+    error: BaseException, scope: str, assembly: PromptAssembly | None = None
+) -> Fault:
+    """Return the fault of an assembly, or of its rendering, that raised."""
+    where = raised_at(error)
+    if isinstance(error, PromptRenderError) and assembly is not None:
+        items = assembly.sections if error.owner_kind == "section" else assembly.contexts
+        for item in items:
+            if item.name == error.owner_name and item.origin is not None:
+                where = written_at(item.origin.file, item.origin.line)
+    kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    return Fault(
+        relative(f'scope "{scope}" cannot be assembled: {kind}{error}'),
+        where,
+        relative("; ".join(notes)),
+        error,
+    )
+
+
+def print_faults(console: Console, faults: Iterable[Fault], *, debug: bool) -> None:
+    """Print each fault; with `debug` its traceback too."""
+    for fault in faults:
+        line = Text("error: ", style="bold red")
+        if fault.where:
+            line.append(f"{one_line(fault.where)}: ", style="bold")
+        line.append("\n".join(one_line(part) for part in fault.message.split("\n")))
+        console.print(line, soft_wrap=True)
+        if fault.hint:
+            console.print(Text(f"  {one_line(fault.hint)}", style="dim"), soft_wrap=True)
+        if debug and fault.error is not None:
+            trace = "".join(traceback.format_exception(fault.error))
+            console.print(Text(trace, style="dim"), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def logged(debug: bool) -> Iterator[None]:
+    """Keep the log to this run: with `debug` it goes to stderr, else faults are reported by us."""
+    logger = logging.getLogger("harness_core")
+    handler: logging.Handler = logging.StreamHandler(sys.stderr) if debug else logging.NullHandler()
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
