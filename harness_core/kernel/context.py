@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast, overload
 
@@ -21,7 +22,7 @@ from .effects import Effect, unwind
 from .events import Bus, Event, Target
 from .fiber import Fiber
 from .lifecycle import FiberState
-from .mount import Mount, UpdateHandler
+from .mount import Mount, Running, UpdateHandler
 from .plugin import read_plugin
 from .services import (
     Binding,
@@ -56,6 +57,8 @@ class Kernel:
         self.services = Services(self.tree)
         self.bus = Bus({"fiber/state": self._watch_states, "service/change": self._watch_services})
         self.accessors: dict[str, tuple[Getter, Setter | None]] = {}
+        self.watched_files: dict[Path, list[Fiber]] = {}
+        """Which fibers have read which files, and load again when they change."""
         self.at_close: dict[object, Callable[[], object]] = {}
         self._reporting = False
         self.tree.on_error = self._failed
@@ -191,7 +194,8 @@ class Context:
             config = options
         spec = read_plugin(plugin)
         ctx = self._derive()
-        mount = Mount(spec, ctx)
+        running = Running(plugin, spec, config, None, None)
+        mount = Mount(running, ctx)
         fiber = Fiber(
             self.kernel.tree,
             _name or spec.name,
@@ -205,20 +209,26 @@ class Context:
         ctx.__dict__["fiber"] = fiber
         self.fiber.adopt(fiber)
         if spec.inject:
-            ctx._inject(fiber, spec.inject)
+            ctx.require(fiber, spec.inject)
         bus = self.kernel.bus
         if bus.heard("plugin/mount"):
             bus.emit("plugin/mount", (fiber,), None)
         try:
-            mount.config = spec.structure(config)
+            running.config = spec.structure(config)
         except ConfigError as error:
-            mount.fault = error
+            running.fault = error
             fiber.fail(error, "reading its config")
             return fiber
         fiber.start()
         return fiber
 
-    def _inject(self, fiber: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> None:
+    def require(self, fiber: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Make `fiber`, whose own context this is, need the services `wanted`, and no others."""
+        if fiber.requirements is not None:
+            fiber.requirements.unwatch()
+            fiber.requirements = None
+        if not wanted:
+            return
         services, realms = self.kernel.services, self._realms
         slots: dict[str, Slot] = {}
         for key, config in wanted.items():
@@ -272,6 +282,34 @@ class Context:
         if not isinstance(mount, Mount):
             raise PluginError("only a plugin's own context takes config updates")
         return mount.accept_updates(handler)
+
+    def carry(self, key: str, default: T) -> T:
+        """Return what this plugin kept under `key` in an earlier life, else keep `default`.
+
+        The value outlives restarts and reloads, and goes when the plugin is disposed. Carry an
+        object that can change, such as a dict: it is the same one in every life. (Section 9.)
+        """
+        self.fiber.check_open()
+        return cast("T", self.fiber.carried.setdefault(key, default))
+
+    def watch_file(self, path: str | Path) -> str:
+        """Read a UTF-8 text file, and let a change of it restart this plugin in dev mode.
+
+        A byte-order mark is dropped and line ends become a single newline. Raises OSError or
+        UnicodeDecodeError. (Section 9.)
+        """
+        place = Path(path).absolute()
+        watched = self.kernel.watched_files
+
+        def unwatch() -> None:
+            fibers = watched[place]
+            fibers.remove(self.fiber)
+            if not fibers:
+                del watched[place]
+
+        self.fiber.register(("watched file", str(path)), unwatch)
+        watched.setdefault(place, []).append(self.fiber)
+        return place.read_text(encoding="utf-8-sig")
 
     # Effects
 
@@ -342,13 +380,14 @@ class Context:
         """Publish a value under a key that has been checked."""
         if key in RESERVED:
             raise PluginError(f'service key "{key}" is taken by Context.{key}; choose another')
+        self.fiber.check_open()
         return self.kernel.services.publish(self.service_slot(key), self.fiber, value)
 
     def check_free(self, key: str) -> None:
         """Raise ServiceConflictError if the key is taken in this realm."""
-        binding = self.service_slot(key).binding
-        if binding is not None:
-            raise ServiceConflictError(key, binding.fiber.path)
+        slot = self.kernel.services.peek(key, self._realms.get(key))
+        if slot is not None and slot.binding is not None:
+            raise ServiceConflictError(key, slot.binding.fiber.path)
 
     def service_slot(self, key: str) -> Slot:
         return self.kernel.services.slot(key, self._realms.get(key))
@@ -411,8 +450,7 @@ class Context:
             while fiber is not None:
                 needs = fiber.requirements
                 if isinstance(needs, Injection) and key in needs.slots:
-                    held = needs.taken.get(key)
-                    return True, held if slot is needs.slots[key] else None
+                    return True, needs.taken.get(key) if slot is needs.slots[key] else None
                 if key in fiber.services:
                     return True, None
                 free = free and fiber.transparent
@@ -680,4 +718,5 @@ def override(ctx: Context, key: Key, value: object) -> Override:
     """
     if isinstance(value, Service) and "home" not in value.__dict__:
         value.provided_by(ctx)
-    return Override(ctx.service_slot(key_of(key)), ctx, value)
+    name = key_of(key)
+    return Override(lambda: ctx.service_slot(name), ctx, value)

@@ -60,6 +60,14 @@ class Requirements(Protocol):
         """Forget what was taken."""
         ...
 
+    def remember_failure(self) -> None:
+        """Forget what was taken, but for knowing it again."""
+        ...
+
+    def offer_others(self) -> bool:
+        """Whether all are there, and not the very ones of the failure."""
+        ...
+
     def missing(self) -> list[str]:
         """Return the keys that are not available."""
         ...
@@ -128,9 +136,11 @@ class Fiber:
         "_mounting",
         "_unloading",
         "_was_active",
+        "carried",
         "ctx",
         "error",
         "grace",
+        "hold",
         "name",
         "parent",
         "plugin",
@@ -179,6 +189,9 @@ class Fiber:
         self._unloading: Completion | None = None
         self._disposal: _Disposal | None = None
         self._failure: BaseException | None = None
+        self.hold = False
+        """While it is on, the fiber does not load: something else is put into it."""
+        self.carried: dict[str, Any] = {}
         self._life = 0
         self._was_active = False
         self.waits_on: Fiber | None = None
@@ -291,7 +304,7 @@ class Fiber:
     def refresh(self) -> None:
         """Do what the present state of the fiber's services asks for."""
         needs = self.requirements
-        if self._disposal is not None:
+        if self._disposal is not None or self.hold:
             return
         if self.state is _PENDING:
             if needs is None or needs.take():
@@ -308,9 +321,7 @@ class Fiber:
 
         A plugin that never ran, because of its config, has no use for any.
         """
-        if needs is None or self._life == 0:
-            return False
-        return not needs.hold() and not needs.missing()
+        return needs is not None and self._life > 0 and needs.offer_others()
 
     def _load(self) -> None:
         self._move(_LOADING)
@@ -405,6 +416,8 @@ class Fiber:
             self._end()
         elif self._failure is not None:
             self.error = self._failure
+            if self.requirements is not None:
+                self.requirements.remember_failure()
             self._move(_FAILED)
         else:
             if self.requirements is not None:
@@ -423,6 +436,7 @@ class Fiber:
         self._move(_DISPOSED)
         # Nothing of the plugin stays reachable through a handle that somebody keeps.
         self.setup = self.plugin = self.updater = None
+        self.carried.clear()
         self._memory = None
         if self._disposal is not None:
             self._disposal.finish()
@@ -611,6 +625,11 @@ class Fiber:
             names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
             fiber = fiber.parent
         return "/".join([fiber.name, *reversed(names)])
+
+    @property
+    def place(self) -> int:
+        """Where the fiber stands in the order of all registrations."""
+        return self._mounting.place if self._mounting is not None else 0
 
     @property
     def is_ending(self) -> bool:

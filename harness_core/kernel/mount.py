@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import attrs
 
 from ..errors import ConfigError, InactiveFiberError
 from .effects import Effect
@@ -20,36 +21,53 @@ from .plugin import PluginSpec
 if TYPE_CHECKING:
     from .context import Context
 
-__all__ = ["Mount", "UpdateHandler"]
+__all__ = ["Mount", "Running", "UpdateHandler"]
 
 UpdateHandler = Callable[[Any], "Awaitable[object] | object"]
 """Takes the new config. Returning False asks for a restart after all."""
 
 
+@attrs.define
+class Running:
+    """What a fiber runs: a plugin as it was given and as it was read, a config likewise.
+
+    `fault` says why there is no config to run with.
+    """
+
+    plugin: object
+    spec: PluginSpec
+    raw: object
+    config: Any
+    fault: ConfigError | None
+
+
 class Mount:
-    """What a fiber runs. `config` is the checked config of the present life."""
+    """What a fiber runs, and the handlers that take config updates in place."""
 
-    __slots__ = ("config", "ctx", "fault", "handlers", "lock", "spec")
+    __slots__ = ("ctx", "handlers", "lock", "running")
 
-    def __init__(self, spec: PluginSpec, ctx: Context) -> None:
-        self.spec = spec
+    def __init__(self, running: Running, ctx: Context) -> None:
+        self.running = running
         self.ctx = ctx
-        self.config: Any = None
-        self.fault: ConfigError | None = None
-        """Why there is no config to run with."""
         self.handlers: list[UpdateHandler] = []
         self.lock: anyio.Lock | None = None
 
+    @property
+    def config(self) -> Any:
+        """The checked config of the present life."""
+        return self.running.config
+
     def run(self) -> object:
         """Run the plugin's body; raise ConfigError while its config is invalid."""
-        if self.fault is not None:
-            raise self.fault
-        spec = self.spec
+        running = self.running
+        if running.fault is not None:
+            raise running.fault
+        spec = running.spec
         if spec.container_class is not None:
             from .containers import build_container
 
-            build_container(self.ctx, spec.container_class, self.config)
-        return spec.run(self.ctx, self.config)
+            build_container(self.ctx, spec.container_class, running.config)
+        return spec.run(self.ctx, running.config)
 
     def accept_updates(self, handler: UpdateHandler) -> Effect:
         """Let `handler` take config updates in place, for this life of the plugin."""
@@ -60,17 +78,18 @@ class Mount:
 
     async def update(self, fiber: Fiber, raw: object) -> None:
         """Change the config: all or nothing."""
-        config = self.spec.structure(raw)
+        config = self.running.spec.structure(raw)
         if self.lock is None:
             self.lock = anyio.Lock()
         async with self.lock:
             if fiber.is_ending:
                 raise InactiveFiberError(fiber)
+            changed = attrs.evolve(self.running, raw=raw, config=config, fault=None)
             in_place = fiber.state is FiberState.ACTIVE and bool(self.handlers)
             if in_place and await self._in_place(config):
-                self.config = config
+                self.running = changed
             else:
-                await self._by_restart(fiber, config)
+                await self._by_restart(fiber, changed)
 
     async def _in_place(self, config: object) -> bool:
         try:
@@ -82,22 +101,21 @@ class Mount:
             raise
         return result is not False
 
-    async def _by_restart(self, fiber: Fiber, config: object) -> None:
-        before = self.config, self.fault
-        self.config, self.fault = config, None
+    async def _by_restart(self, fiber: Fiber, changed: Running) -> None:
+        before, self.running = self.running, changed
         with fiber.tree.swapping(fiber):
             try:
                 await fiber.reload()
             except BaseException:  # the caller was cancelled: the old config goes on
-                self.config, self.fault = before
+                self.running = before
                 fiber.start_reload()
                 with anyio.CancelScope(shield=True), anyio.move_on_after(fiber.grace):
                     await fiber.wait_quiet()
                 raise
-            if fiber.state is FiberState.FAILED and fiber.error is not None:
-                error = fiber.error
-                self.config, self.fault = before
+            error = fiber.error if fiber.state is FiberState.FAILED else None
+            if error is not None:
+                self.running = before
                 await fiber.reload()
-                await fiber.tree.settle_swapped()
-                raise error
             await fiber.tree.settle_swapped()
+            if error is not None:
+                raise error

@@ -9,6 +9,7 @@ Contract: section 2, "Services", "Inject", "Realms" and "dependency-injector" (b
 
 from __future__ import annotations
 
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -131,14 +132,28 @@ def read_inject(inject: object) -> dict[str, Mapping[str, Any] | None]:
     raise PluginError(f"inject is {inject!r}: expected keys, or a mapping of keys")
 
 
+_serials = itertools.count(1)
+
+
 class Binding:
     """One value under one key, and the fiber that provides it."""
 
-    __slots__ = ("_views", "check", "fiber", "made_home", "provider", "slot", "value", "withdrawn")
+    __slots__ = (
+        "_views",
+        "check",
+        "fiber",
+        "made_home",
+        "provider",
+        "serial",
+        "slot",
+        "value",
+        "withdrawn",
+    )
 
     def __init__(self, slot: Slot, fiber: Fiber, value: Any) -> None:
         self.slot = slot
         self.fiber = fiber
+        self.serial = next(_serials)
         self.value = value
         self.provider = is_provider(value)
         self.check: Callable[[], object] | None = (
@@ -262,14 +277,16 @@ _RUNNING = frozenset({FiberState.LOADING, FiberState.ACTIVE, FiberState.UNLOADIN
 class Override:
     """Another value for a key, for everything below one context, while the `with` block runs."""
 
-    __slots__ = ("ctx", "slot", "value")
+    __slots__ = ("_find_slot", "ctx", "serial", "slot", "value")
 
+    slot: Slot
     available = True
     withdrawn = False
 
-    def __init__(self, slot: Slot, ctx: Context, value: Any) -> None:
-        self.slot = slot
+    def __init__(self, find_slot: Callable[[], Slot], ctx: Context, value: Any) -> None:
+        self._find_slot = find_slot
         self.ctx = ctx
+        self.serial = next(_serials)
         self.value = value
 
     def read(self, ctx: Context) -> Any:
@@ -280,7 +297,8 @@ class Override:
         return resolve_provider(value, self.slot.key) if is_provider(value) else value
 
     def __enter__(self) -> Override:
-        self.slot.services.tree.check_thread()
+        self.ctx.fiber.tree.check_thread()
+        self.slot = self._find_slot()
         self.slot.overrides.append(self)
         self._changed()
         return self
@@ -300,13 +318,14 @@ class Override:
 class Injection:
     """What one fiber needs, and what it was given: the `Requirements` of the fiber."""
 
-    __slots__ = ("ctx", "fiber", "slots", "taken")
+    __slots__ = ("_failed_with", "ctx", "fiber", "slots", "taken")
 
     def __init__(self, fiber: Fiber, ctx: Context, slots: dict[str, Slot]) -> None:
         self.fiber = fiber
         self.ctx = ctx
         self.slots = slots
         self.taken: dict[str, Binding | Override] = {}
+        self._failed_with: dict[str, int] = {}
 
     def watch(self) -> None:
         """Be told of changes, until `unwatch`."""
@@ -356,6 +375,18 @@ class Injection:
     def drop(self) -> None:
         """Forget what was taken."""
         self.taken = {}
+
+    def remember_failure(self) -> None:
+        """Forget what was taken, but for knowing it again: a failed fiber keeps nothing alive."""
+        self._failed_with = {key: found.serial for key, found in self.taken.items()}
+        self.taken = {}
+
+    def offer_others(self) -> bool:
+        """Whether all are there, and not the very ones of the failure."""
+        found = self._find()
+        return found is not None and self._failed_with != {
+            key: one.serial for key, one in found.items()
+        }
 
     def uses(self, binding: Binding) -> bool:
         """Whether the fiber was given `binding` and still runs on it."""

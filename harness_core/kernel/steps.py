@@ -72,22 +72,26 @@ class Driven:
     """Drive a plugin's coroutine step by step, so that it can be observed and always be ended.
 
     `around(True)` is called before each step and `around(False)` after it: this is how effects
-    made inside an effect's body find their owner without ambient state. Once `told_to_end`, a
-    coroutine that swallows `STUBBORN` cancellations is closed; `end_by_force` closes one that
+    made inside an effect's body find their owner without ambient state. Once `is_told()` to end,
+    a coroutine that swallows `STUBBORN` cancellations is closed; `end_by_force` closes one that
     shields itself.
     """
 
-    __slots__ = ("_around", "_awaitable", "_forced", "_swallowed", "_waiting_on", "told_to_end")
+    __slots__ = ("_around", "_awaitable", "_forced", "_is_told", "_swallowed", "_waiting_on")
 
     def __init__(
-        self, awaitable: Awaitable[Any], around: Callable[[bool], None] | None = None
+        self,
+        awaitable: Awaitable[Any],
+        around: Callable[[bool], None] | None = None,
+        *,
+        is_told: Callable[[], bool],
     ) -> None:
         self._awaitable = awaitable
         self._around = around
+        self._is_told = is_told
         self._swallowed = 0
         self._forced = False
         self._waiting_on: object = None
-        self.told_to_end = False
 
     def end_by_force(self) -> None:
         """Close the coroutine even if it shields itself from cancellation."""
@@ -97,7 +101,7 @@ class Driven:
             cancel()
 
     def _must_close(self, error: BaseException) -> bool:
-        if not self.told_to_end or not isinstance(error, anyio.get_cancelled_exc_class()):
+        if not self._is_told() or not isinstance(error, anyio.get_cancelled_exc_class()):
             return False  # code may time out as often as it likes, by scopes of its own
         self._swallowed += 1
         return self._forced or self._swallowed >= STUBBORN
@@ -202,8 +206,6 @@ class Job:
 
     def cancel(self) -> None:
         """Ask the code to leave; it has not left until `over`."""
-        if self._driven is not None:
-            self._driven.told_to_end = True
         self._scope.cancel()
 
     def end_by_force(self) -> None:
@@ -219,7 +221,9 @@ class Job:
                 discard(self._start())
             else:
                 with self.owner.tree.running(self), self._scope:
-                    self._driven = Driven(self._start(), self._around)
+                    self._driven = Driven(
+                        self._start(), self._around, is_told=lambda: self.cancelled
+                    )
                     await self._driven
         except BaseException as raised:
             error = raised

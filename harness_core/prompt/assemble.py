@@ -15,7 +15,7 @@ import anyio
 
 from ..errors import AssemblyCancelled, ContributionError, MultipleCompleteSectionsError
 from ..kernel.events import Bus
-from ..kernel.steps import discard
+from ..kernel.steps import Driven, discard
 from ..kernel.tree import logger
 from ..scopes.scope import ScopeTarget
 from .entries import Entry
@@ -269,8 +269,8 @@ class _Evaluation:
         for entry in entries:
             try:
                 value: Any = entry.call(context)
-                if isinstance(value, str):
-                    pass  # the common case, and right for every kind of text
+                if isinstance(value, str) and check is not _variable_or_tools:
+                    pass  # the common case
                 elif hasattr(value, "__await__"):
                     waiting.append((len(results), entry, value))
                 else:
@@ -328,8 +328,8 @@ class _Evaluation:
 async def _within(timeout: float | None, awaitable: Awaitable[Any]) -> Any:
     if timeout is None:
         return await awaitable
-    with anyio.move_on_after(timeout):
-        return await awaitable
+    with anyio.move_on_after(timeout) as scope:
+        return await Driven(awaitable, is_told=lambda: scope.cancel_called)
     raise TimeoutError(f"its provider took longer than {timeout:g} s")
 
 

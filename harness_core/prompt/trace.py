@@ -5,6 +5,7 @@ Kept cheap: states are copied while the listeners run, and compared only when so
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -52,8 +53,10 @@ class State:
 class Snapshot:
     """Records of sections or contexts, by identity, with the texts they had."""
 
-    def __init__(self, records: list[Any], texts: list[str]) -> None:
-        self.records = records
+    def __init__(
+        self, records: list[Any], texts: list[str], untouched: Iterable[Entry] = ()
+    ) -> None:
+        self._entries = {record.entry for record in records}.union(untouched)
         self._texts = {id(record): text for record, text in zip(records, texts, strict=True)}
 
     def text_of(self, record: Any) -> str | None:
@@ -62,7 +65,7 @@ class Snapshot:
 
     def holds(self, entry: Entry) -> bool:
         """Whether a record made from `entry` was there."""
-        return any(record.entry is entry for record in self.records)
+        return entry in self._entries
 
 
 @attrs.frozen
@@ -79,8 +82,9 @@ class Transition:
         if after is None:
             return Snapshot([], []), Snapshot([], [])
         before = self.before.texts(kind)
-        known = before if before is not None else trace.untouched(kind, after[0])
-        return Snapshot(*known), Snapshot(*after)
+        if before is None:
+            return trace.untouched(kind, after[0]), Snapshot(*after)
+        return Snapshot(*before), Snapshot(*after)
 
 
 class Trace:
@@ -155,14 +159,14 @@ class Trace:
                 found.append(Transition(listener, before, after))
         return found
 
-    def untouched(self, kind: str, records: list[Any]) -> Texts:
-        """Return what the records that `records` were made from looked like at first."""
+    def untouched(self, kind: str, records: list[Any]) -> Snapshot:
+        """Return what was there at first; `records` are those that were made of it later."""
         evaluated = self.sections if kind == "section" else self.contexts
         if evaluated is None:
-            return [], []
+            return Snapshot([], [])
         first = dict(zip(evaluated.plan.entries, evaluated.texts, strict=True))
         mine = [record for record in records if record.entry in first]
-        return mine, [first[record.entry] for record in mine]
+        return Snapshot(mine, [first[record.entry] for record in mine], first)
 
     def restricted(self) -> list[tuple[Entry, str]]:
         """Return the tools that providers know and did not show, with the provider's entry."""
