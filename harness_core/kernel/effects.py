@@ -24,7 +24,17 @@ from .steps import SPENT, Completion, Job, Step, Steps, run_steps
 if TYPE_CHECKING:
     from .fiber import Fiber
 
-__all__ = ["Effect", "EffectInfo", "Label", "Site", "Undo", "calling_site", "text_of", "unwind"]
+__all__ = [
+    "Effect",
+    "EffectInfo",
+    "Label",
+    "Owned",
+    "Site",
+    "Undo",
+    "calling_site",
+    "text_of",
+    "unwind",
+]
 
 Undo: TypeAlias = Callable[[], object]
 """Takes an act back. What it returns is awaited if it is awaitable."""
@@ -79,7 +89,13 @@ class EffectInfo:
         return f"{self.label} ({self.file}:{self.line})"
 
 
-class Effect:
+class Owned:
+    """Marks what some fiber owns already, so that a body may return it: effects and fibers."""
+
+    __slots__ = ()
+
+
+class Effect(Owned):
     """One reversible act. Only its owner's teardown or calling it takes it back.
 
     Awaiting it waits for its set-up, and raises what the set-up raised.
@@ -216,8 +232,8 @@ class Effect:
             if error is None:
                 return
             self.fiber.attribute(error, what)
-            if self.disposed and self.children:
-                run_steps(self.fiber.tree, unwind(self.children))
+            if self.completion is not None and self.completion.done and self.children:
+                run_steps(tree, unwind(self.children))  # it was passed over, and left things
             if not setup.awaited and not setup.job.cancelled:
                 self.fiber.report(error, what)
             self()

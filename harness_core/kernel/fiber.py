@@ -21,6 +21,7 @@ from .effects import (
     EffectInfo,
     Label,
     Memory,
+    Owned,
     Site,
     Undo,
     calling_site,
@@ -114,7 +115,7 @@ class _Mounting(Effect):
         return self.child.remember()
 
 
-class Fiber:
+class Fiber(Owned):
     """One mounted plugin. Awaiting it waits until it has settled, and raises its load error.
 
     A fiber that waits for a missing service has settled. All other calls that wait (`dispose`,
@@ -125,7 +126,6 @@ class Fiber:
         "__weakref__",
         "_changed",
         "_children",
-        "_collector",
         "_disposal",
         "_effects",
         "_failure",
@@ -137,6 +137,7 @@ class Fiber:
         "_unloading",
         "_was_active",
         "carried",
+        "collector",
         "ctx",
         "error",
         "grace",
@@ -183,7 +184,7 @@ class Fiber:
         self.services: dict[str, Any] = {}
         """Bindings that this fiber provides, by key."""
         self._effects: dict[Effect, None] = {}
-        self._collector = self._effects
+        self.collector = self._effects
         self._mounting: Effect | None = None
         self._load_job: Job | None = None
         self._unloading: Completion | None = None
@@ -225,7 +226,7 @@ class Fiber:
         memory = self._memory
         kept = memory.get(label) if memory else None
         effect.place = kept.pop()[0] if kept else next(tree.places)
-        collector = self._collector
+        collector = self.collector
         collector[effect] = None
         effect.holder = collector
         return effect
@@ -241,12 +242,12 @@ class Fiber:
 
         def switch(on: bool) -> None:
             if on:
-                outer.append(self._collector)
+                outer.append(self.collector)
                 if effect.children is None:
                     effect.children = {}
-                self._collector = effect.children
+                self.collector = effect.children
             else:
-                self._collector = outer.pop()
+                self.collector = outer.pop()
 
         return switch
 
@@ -259,8 +260,8 @@ class Fiber:
         if self.state in OPEN_STATES:
             return self.register(label, undo, site=site)
         effect = Effect(self, label, undo, site or calling_site())
-        self._collector[effect] = None
-        effect.holder = self._collector
+        self.collector[effect] = None
+        effect.holder = self.collector
         return effect
 
     def adopt(self, child: Fiber) -> None:

@@ -124,6 +124,9 @@ def _read_body(plugin: object) -> tuple[Callable[..., object], int]:
             raise PluginError(f'service {plugin.__name__} has no key: add key="..." to its class')
         return _service_body(plugin), 2
     apply = getattr(plugin, "apply", None)
+    if isinstance(plugin, type) and isinstance(apply, types.FunctionType):
+        name = plugin.__name__
+        raise PluginError(f"{name}.apply is a method: mount an instance of it, {name}()")
     if callable(apply):
         return apply, accepts(apply, 2)
     if callable(plugin) and not isinstance(plugin, type):

@@ -284,6 +284,8 @@ class Override:
     withdrawn = False
 
     def __init__(self, find_slot: Callable[[], Slot], ctx: Context, value: Any) -> None:
+        if is_provider(value):
+            refuse_provider(value, "override")
         self._find_slot = find_slot
         self.ctx = ctx
         self.serial = next(_serials)
@@ -461,10 +463,13 @@ def refuse_provider(provider: Any, key: str) -> None:
     """Raise PluginError for a provider whose lifetime is not synchronous."""
     from dependency_injector import providers
 
-    refused = isinstance(provider, providers.Resource | providers.Coroutine)
-    if refused or provider.is_async_mode_enabled():
+    kinds = providers.Resource, providers.Coroutine
+    parts: Iterable[Any] = provider.traverse(types=kinds)
+    for part in (provider, *parts):
+        if not isinstance(part, kinds) and not part.is_async_mode_enabled():
+            continue
         raise PluginError(
-            f'service "{key}": {class_name(provider)} provides asynchronously or shuts down by '
+            f'service "{key}": {class_name(part)} provides asynchronously or shuts down by '
             "itself, in another task and in an order that cannot be trusted. Acquire it in the "
             "plugin with `await ctx.enter(...)` and provide the value."
         )

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError
-from .effects import Effect, Site
+from .effects import Effect, Owned, Site
 from .steps import Completion, Job, Step, Steps, discard
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def absorb(fiber: Fiber, outcome: object, label: str) -> Awaitable[None] | None:
 
     Raises PluginError for anything that is not one of the forms, and whatever the body raises.
     """
-    if outcome is None or isinstance(outcome, Effect):
+    if outcome is None or _is_owned(fiber, outcome):
+        return None
+    if isinstance(outcome, Effect):  # of somebody else; awaitable, but meant as a disposer
+        fiber.own(outcome.dispose, f"disposer from {label}", outcome.site)
         return None
     cls = type(outcome)
     if inspect.isgenerator(outcome):
@@ -52,6 +55,16 @@ def absorb(fiber: Fiber, outcome: object, label: str) -> Awaitable[None] | None:
     raise PluginError(f"{label} returned {outcome!r} ({cls.__name__}): {_EXPECTED}")
 
 
+def _is_owned(fiber: Fiber, outcome: object) -> bool:
+    """Whether a body hands over what is its own already.
+
+    An effect that was made elsewhere is a disposer like any other.
+    """
+    if isinstance(outcome, Effect):
+        return outcome.holder is fiber.collector
+    return isinstance(outcome, Owned)
+
+
 def _absorb_generator(fiber: Fiber, body: Generator[object, None, object], label: str) -> None:
     try:
         for item in body:
@@ -71,7 +84,7 @@ async def _absorb_async_generator(
 
 
 def _absorb_yielded(fiber: Fiber, item: object, label: str) -> None:
-    if item is None or isinstance(item, Effect):
+    if item is None or _is_owned(fiber, item):
         return
     if not callable(item):
         raise PluginError(

@@ -221,9 +221,10 @@ class Job:
                 discard(self._start())
             else:
                 with self.owner.tree.running(self), self._scope:
-                    self._driven = Driven(
-                        self._start(), self._around, is_told=lambda: self.cancelled
-                    )
+                    code = self._start()
+                    if not hasattr(code, "__await__"):
+                        raise PluginError(f"{self.what} gave {code!r}: expected an async function")
+                    self._driven = Driven(code, self._around, is_told=lambda: self.cancelled)
                     await self._driven
         except BaseException as raised:
             error = raised

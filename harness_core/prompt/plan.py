@@ -140,6 +140,8 @@ class PromptLayers(ScopedLayers[Layer]):
         self._built_on: dict[int, set[int]] = {}
         """For the identity of a key: the plans whose chain it is on."""
         self._watched: dict[int, weakref.ref[object]] = {}
+        self.when_empty: Callable[[], object] | None = None
+        """Set while no service uses the layers: called when the last entry goes."""
         self._held: deque[int] = deque()
         """Plans of keys without weak references, oldest first."""
 
@@ -172,6 +174,8 @@ class PromptLayers(ScopedLayers[Layer]):
             if key is not None:
                 self._reclaim(key, layer)
         self.forget_plans(key)
+        if self.when_empty is not None and self.is_empty():
+            self.when_empty()
 
     # Plans
 

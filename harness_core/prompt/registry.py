@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import attrs
 
-from ..errors import ContributionError, DuplicateRegistrationError
+from ..errors import ContributionError, DuplicateRegistrationError, ServiceAccessError
 from ..kernel.context import Context
 from ..kernel.effects import Effect, calling_site
 from ..kernel.events import Event
@@ -70,8 +70,10 @@ class SystemPrompt(Service, key="system_prompt"):
     def __init__(self, ctx: Context, config: SystemPromptConfig) -> None:
         check_tool_order(config.tool_order)
         self.config = config
+        self.is_gone = False
         self.layers = ctx.shared_state("system_prompt", "layers", lambda: PromptLayers(_new_layer))
-        ctx.fiber.register("prompt layers", self._forget_layers)
+        self.layers.when_empty = None
+        ctx.fiber.register("prompt layers", self._leave_layers)
         self._declare_event(ctx)
         if config.include_harness_identity:
             self.section(IDENTITY_SECTION, IDENTITY, order=IDENTITY_ORDER)
@@ -79,9 +81,14 @@ class SystemPrompt(Service, key="system_prompt"):
         if not config.include_runtime_context:
             self.suppress_runtime_context()
 
-    def _forget_layers(self) -> None:
+    def _leave_layers(self) -> None:
+        self.layers.when_empty = self._forget_layers
         if self.layers.is_empty():
-            self.home.forget_state("system_prompt", "layers")
+            self._forget_layers()
+
+    def _forget_layers(self) -> None:
+        self.is_gone = True
+        self.home.forget_state("system_prompt", "layers")
 
     def _declare_event(self, ctx: Context) -> None:
         self.emit_change = ctx.kernel.bus.vetoing_emitter(CHANGE)
@@ -238,6 +245,13 @@ class SystemPrompt(Service, key="system_prompt"):
         return self._add(Entry("check", getattr(check, "__name__", ""), check))
 
     def _add(self, entry: Entry) -> Effect:
+        if self.is_gone:
+            raise ServiceAccessError(
+                "system_prompt",
+                self._caller.fiber,
+                f'{entry.label} comes too late: service "system_prompt" is gone. Read it from the '
+                "context each time, rather than keep it.",
+            )
         # Above this call stand a method of this class and its caller.
         return self.layers.add(self._caller, entry, self.emit_change, calling_site(3))
 
