@@ -28,7 +28,7 @@
 
 Each is also the built-in it resembles, carries its facts as attributes, and survives pickling.
 What a plugin's own code raises keeps its type and gains a note that names its owner.
-Contract: section 2, "Errors", and law L10.
+Contract: section 2, "Errors", and law L10. `closest` and `safe_repr` at the top help to word them.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ __all__ = [
     "SwapTimeoutError",
     "ToolOrderError",
     "UnknownVariableError",
-    "closest",
-    "safe_repr",
 ]
 
 

@@ -26,7 +26,7 @@ from .faults import Fault, Faulty, fault_in_scope, logged, print_faults
 from .payload import GLOBAL, describe_scope, scope_name
 from .picture import draw
 from .progress import progress
-from .request import show_request
+from .request import show_legend, show_request
 from .safe import one_line
 from .session import ScopeView, Session, UnknownScope, open_session
 from .tree import show_tree
@@ -164,7 +164,7 @@ def _run(
 ) -> None:
     """Boot, run the action, report faults, exit."""
     app = Application(settings=settings)
-    app.output(), app.diagnostics()  # before stdout is kept clean of what plugins print
+    app.output()  # before stdout is kept clean of what plugins print
     clean = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
     async def run() -> int:
@@ -212,6 +212,7 @@ def _show(app: Application, pairs: list[Pair], explain: bool, svg: str | None, c
         _rendered(describe_scope, pair)  # what cannot be rendered is said before anything shows
 
     def show(console: Any) -> None:
+        show_legend(console)
         for view, assembly in pairs:
             chain = [*map(scope_name, scope_chain_of(view.key)), GLOBAL]
             show_request(console, view, chain, assembly, explain=explain)

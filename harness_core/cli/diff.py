@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ..loader import as_dict
 from .faults import Fault, Faulty
 from .safe import one_line
 
@@ -29,15 +30,16 @@ def read_saved(file: str) -> dict[str, dict[str, Any]]:
         raise Faulty([Fault(f"not JSON: {error.msg}", where)]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise Faulty([Fault(f"cannot be read: {error}", file)]) from None
-    scopes = data.get("scopes") if isinstance(data, dict) else None
-    if not isinstance(scopes, dict) or not all(map(_is_scope, scopes.values())):
+    scopes = as_dict((as_dict(data) or {}).get("scopes"))
+    if scopes is None or not all(map(_is_scope, scopes.values())):
         raise Faulty([Fault("not what `harness prompt --json` prints", file)])
     return scopes
 
 
-def _is_scope(scope: Any) -> bool:
+def _is_scope(value: object) -> bool:
+    scope = as_dict(value)
     return (
-        isinstance(scope, dict)
+        scope is not None
         and isinstance(scope.get("system"), str)
         and isinstance(scope.get("snapshot"), str)
         and isinstance(scope.get("tools"), list)
@@ -81,7 +83,9 @@ def _lines(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[s
 
 
 def _same_prefix(before: str, after: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
+    )
 
 
 def _text_lines(part: str, old: str, new: str) -> Iterator[str]:

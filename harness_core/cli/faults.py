@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import attrs
 from rich.console import Console
@@ -88,7 +88,7 @@ def print_faults(console: Console, faults: Iterable[Fault], *, debug: bool) -> N
 
 
 @contextlib.contextmanager
-def logged(debug: bool) -> Iterator[None]:
+def logged(debug: bool) -> Generator[None]:
     """Keep the log to this run: with `debug` it goes to stderr, else faults are reported by us."""
     logger = logging.getLogger("harness_core")
     handler: logging.Handler = logging.StreamHandler(sys.stderr) if debug else logging.NullHandler()

@@ -35,4 +35,6 @@ def draw(show: Callable[[Console], None], title: str) -> str:
     svg = console.export_svg(title=title, unique_id="harness")
     svg = _COMMENT.sub("", svg)
     svg = _FONT_FACE.sub("", svg)  # they would be fetched from elsewhere
-    return _FONT.sub("font-family: ui-monospace, Menlo, Consolas, monospace;", svg)
+    return _FONT.sub(
+        "font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace;", svg
+    )

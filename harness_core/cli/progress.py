@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ _PATIENCE = 1.0
 
 
 @contextlib.contextmanager
-def progress(console: Console, what: str) -> Iterator[None]:
+def progress(console: Console, what: str) -> Generator[None]:
     """Show `what` on a terminal while the block runs, if it runs for more than a second."""
     if not console.is_terminal:
         yield

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ..loader import as_dict
 from ..prompt import Explained, Origin, PromptAssembly
 from .faults import relative
 from .payload import describe_scope, render_part, scope_name, written_at
@@ -17,7 +18,7 @@ from .safe import one_line, visible
 from .session import ScopeView
 from .tokens import count_tokens, is_estimate
 
-__all__ = ["show_request"]
+__all__ = ["show_legend", "show_request"]
 
 _NAME, _PLUGIN, _DIM, _SHADOW, _ABSENT = "bold cyan", "green", "dim", "yellow", "red"
 _QUIET = frozenset({"shadowed", "empty"})
@@ -38,7 +39,7 @@ class _Page:
         for number, one in enumerate(lines):
             start = indent if number == 0 or hanging is None else hanging
             one.rstrip()
-            full = Text(start, style=_DIM, end="") + one if start.strip() else Text(start) + one
+            full = Text.assemble((start, _DIM), one)
             full.rstrip()
             self.console.print(full, no_wrap=True, overflow="ignore", crop=False)
 
@@ -76,13 +77,22 @@ def show_request(
     console.print()
 
 
+def show_legend(console: Console) -> None:
+    """Print what the lines mean."""
+    legend = Text.assemble(
+        ("●", _DIM), (" part", _NAME), ("  plugin", _PLUGIN), (" · scope · order · size", _DIM),
+        ("     ○ left out", _ABSENT), (", and why", _DIM),
+    )  # fmt: skip
+    console.print(legend, no_wrap=True)
+    console.print()
+
+
 def _title(page: _Page, view: ScopeView, chain: list[str], described: dict[str, Any]) -> None:
     tools = "".join(
         f"{tool['name']}{tool['description']}{tool['parameters']}" for tool in described["tools"]
     )
     total = sum(count_tokens(text) for text in (described["system"], described["snapshot"], tools))
-    title = Text(style="bold white on blue")
-    title.append(f" {one_line(view.name)} ")
+    title = Text.assemble((f" {one_line(view.name)} ", "bold white on blue"))
     rest = Text()
     if len(chain) > 1:
         rest.append(f"  sees {' → '.join(one_line(name) for name in chain[1:])}", style=_DIM)
@@ -170,8 +180,7 @@ def _absent(page: _Page, kind: str, explained: list[Explained], explain: bool) -
     for one in explained:
         if one.kind != kind or one.is_present or (one.status in _QUIET and not explain):
             continue
-        line = Text("○ ", style=_ABSENT)
-        line.append(one_line(one.name), style=_ABSENT)
+        line = Text.assemble((f"○ {one_line(one.name)}", _ABSENT))
         if one.origin is not None:
             line.append("  ")
             _append_origin(line, one.origin)
@@ -194,8 +203,8 @@ def _tools(
 
 
 def _parameters(schema: Any) -> str:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
+    properties = as_dict(schema.get("properties"))
+    if properties is None:
         return ""
     required = schema.get("required", ())
     return ", ".join(name if name in required else f"{name}?" for name in properties)

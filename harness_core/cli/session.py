@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -132,7 +132,7 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(app: Application) -> AsyncIterator[Session]:
+async def open_session(app: Application) -> AsyncGenerator[Session]:
     """Boot the manifest of `app`, wait until it has settled, and dispose it in the end.
 
     Raises ManifestError for a faulty file. What fails later is in the session's `faults()`.

@@ -242,7 +242,7 @@ class Context:
     def inject(self, keys: object, body: Callable[..., object]) -> Fiber:
         """Mount `body` as a child plugin that runs while the services `keys` are there."""
         wanted = read_inject(keys)
-        arity = accepts(body, 1)
+        arity = accepts(body, 1, required=True)
 
         class Injected:
             name = getattr(body, "__name__", "inject")
@@ -321,7 +321,7 @@ class Context:
         the effect. (Laws L3, L5.)
         """
         name = label or str(getattr(body, "__name__", "effect"))
-        arity = accepts(body, 1)
+        arity = accepts(body, 1, required=True)
         fiber = self.fiber
         effect = fiber.register(name)
         switch = fiber.collect_into(effect)
@@ -335,7 +335,7 @@ class Context:
             raise
         switch(False)
         if rest is not None:
-            effect.set_up(lambda: rest, switch)
+            effect.set_up(rest, switch)
         elif effect.disposed and effect.children:
             # The body ended its own effect or fiber, and then handed over a disposer.
             run_steps(fiber.tree, unwind(effect.children))
@@ -484,6 +484,11 @@ class Context:
         if home.fiber is self.fiber:
             return self
         return self._derive(_acts_for=(*self._acts_for, home))
+
+    def recheck(self, key: Key) -> None:
+        """Let the consumers of a service look at its `check()` again: call it when that changes."""
+        slot = self.service_slot(key_of(key))
+        slot.changed(slot.binding)
 
     def isolate(self, key: Key, label: str | None = None) -> Context:
         """Return a context with a slot of its own for `key`; one `label` shares one slot."""
@@ -643,12 +648,14 @@ class Context:
         self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
     ) -> None:
         """Run every listener at once and wait for all; raise an ExceptionGroup of all failures."""
+        self.kernel.tree.check_thread()
         await self.kernel.bus.parallel(event, args, target)
 
     async def serial(
         self, event: str | Event[Any, Any], *args: Any, target: Target | None = None
     ) -> Any:
         """Call listeners in order; return the first result that is not None or False."""
+        self.kernel.tree.check_thread()
         return await self.kernel.bus.serial(event, args, target)
 
     def bail(self, event: str | Event[Any, Any], *args: Any, target: Target | None = None) -> Any:
@@ -668,6 +675,7 @@ class Context:
         Each listener gets `(*args, next)`. `inner` is called without arguments, or with `args` if
         it asks for them; without it the innermost result is the first argument.
         """
+        self.kernel.tree.check_thread()
         return self.kernel.bus.waterfall(event, args, _innermost(inner, args), target)
 
     def __repr__(self) -> str:
@@ -704,7 +712,7 @@ def _pairs(names: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
 def _innermost(inner: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[[], Any]:
     if inner is None:
         return lambda: args[0] if args else None
-    count = accepts(inner, len(args))
+    count = accepts(inner, len(args), required=True)
     return (lambda: inner(*args[:count])) if count else inner
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from ..errors import SelfDisposalError
+from .places import Label, Places
 from .steps import SPENT, Completion, Job, Step, Steps, run_steps
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ __all__ = [
 
 Undo: TypeAlias = Callable[[], object]
 """Takes an act back. What it returns is awaited if it is awaitable."""
-
-Label: TypeAlias = str | tuple[str, str]
-"""What an effect is called: a text, or a kind and a name, which is cheaper to make."""
 
 Site: TypeAlias = tuple[CodeType, int]
 """Where a registration was made: the code and the index of its instruction."""
@@ -149,7 +147,7 @@ class Effect(Owned):
         """Undo the act. The same as calling the effect."""
         return self()
 
-    def dispose_steps(self, memory: Memory | None = None) -> Steps:
+    def dispose_steps(self, places: Places | None = None) -> Steps:
         """Undo the act, as part of a larger teardown."""
         completion = self.completion
         if completion is not None:
@@ -157,18 +155,20 @@ class Effect(Owned):
                 yield Step(completion=completion)
             return
         completion = self.completion = Completion()
-        setup = self.setup
-        if setup is not None and not setup.ended:
-            setup.job.cancel()
-            yield Step(job=setup.job)
-        if self.children:
-            yield unwind(self.children, memory)
-        step = self.undo_now()
-        if step is not None:
-            yield step
-        # Only now: the owner's teardown finds an effect that is being undone, and waits for it.
-        self.forget()
-        completion.finish()
+        try:
+            setup = self.setup
+            if setup is not None and not setup.ended:
+                setup.job.cancel()
+                yield Step(job=setup.job)
+            if self.children:
+                yield unwind(self.children, places)
+            step = self.undo_now()
+            if step is not None:
+                yield step
+        finally:
+            # Only now: the owner's teardown finds an effect that is being undone, and waits.
+            self.forget()
+            completion.finish()
 
     def undo_now(self) -> Step | Steps | None:
         """Call the undo, report what it raises, and return what is left to be done."""
@@ -194,7 +194,7 @@ class Effect(Owned):
             if error is not None:
                 self.fiber.report(error, what)
 
-        job = Job(self.fiber, what, lambda: rest, end)
+        job = Job(self.fiber, lambda: what, lambda: rest, end, made=rest)
         self.fiber.tree.spawn(job.run)
         return job
 
@@ -221,14 +221,14 @@ class Effect(Owned):
                 raise setup.error
         return self
 
-    def set_up(self, start: Callable[[], Awaitable[Any]], around: Callable[[bool], None]) -> None:
+    def set_up(self, rest: Awaitable[Any], around: Callable[[bool], None]) -> None:
         """Run the rest of the effect's body in a task; all or nothing (law L5)."""
         what = f"setting up {self}"
 
         def end(error: BaseException | None) -> None:
             setup.ended = True
             setup.error = error
-            tree.set_ups.pop(setup.job, None)
+            tree.gate.set_ups.pop(setup.job, None)
             if error is None:
                 return
             self.fiber.attribute(error, what)
@@ -239,15 +239,21 @@ class Effect(Owned):
             self()
 
         tree = self.fiber.tree
-        setup = self.setup = EffectSetup(Job(self.fiber, what, start, end, around))
-        tree.set_ups[setup.job] = None
+        job = Job(self.fiber, lambda: what, lambda: rest, end, around, made=rest)
+        setup = self.setup = EffectSetup(job)
+        tree.gate.set_ups[setup.job] = None
         tree.spawn(setup.job.run)
 
     # Describing
 
-    def inner_memory(self) -> Memory | None:
+    def places_below(self) -> Places | None:
         """Return where what hangs below this effect will note its places; None if nothing does."""
         return None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing hangs below it, no set-up is under way and nobody undoes it already."""
+        return not self.children and self.setup is None and self.completion is None
 
     @property
     def disposed(self) -> bool:
@@ -280,29 +286,24 @@ class EffectSetup:
         self.ended = False
 
 
-Memory: TypeAlias = "dict[Label, list[tuple[int, Memory | None]]]"
-"""Places of what a fiber had registered, by label, newest first, for its next life."""
-
-
-def unwind(effects: dict[Effect, None], memory: Memory | None = None) -> Steps:
+def unwind(effects: dict[Effect, None], places: Places | None = None) -> Steps:
     """Undo effects, newest first, each over before the next begins.
 
-    With `memory`, their places are written there, so that a plugin that restarts, or is reloaded,
-    stands where it stood (section 5, "Equal orders").
+    With `places`, theirs are noted there, for the next life of the fiber.
     """
     while effects:
         effect, _ = effects.popitem()
         effect.holder = None
-        if memory is not None:
-            memory.setdefault(effect.label, []).append((effect.place, effect.inner_memory()))
-        if effect.children or effect.setup is not None or effect.completion is not None:
-            yield effect.dispose_steps(memory)
-            continue
-        # The common case, an act with a synchronous undo, needs no generator of its own.
-        step = effect.undo_now()
-        if step is None:
-            effect.completion = SPENT
-            continue
-        effect.completion = Completion()
-        yield step
-        effect.completion.finish()
+        if places is not None:
+            places.note(effect.label, effect.place, effect.places_below())
+        if effect.is_simple:
+            # An act with an undo and nothing else needs no generator of its own.
+            step = effect.undo_now()
+            if step is None:
+                effect.completion = SPENT
+                continue
+            completion = effect.completion = Completion()
+            yield step
+            completion.finish()
+        else:
+            yield effect.dispose_steps(places)

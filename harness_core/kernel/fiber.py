@@ -19,8 +19,6 @@ from ..errors import InactiveFiberError, SelfDisposalError, safe_repr
 from .effects import (
     Effect,
     EffectInfo,
-    Label,
-    Memory,
     Owned,
     Site,
     Undo,
@@ -29,6 +27,7 @@ from .effects import (
     unwind,
 )
 from .lifecycle import MOVES, OPEN_STATES, FiberState
+from .places import Label, Places
 from .setup import absorb
 from .steps import Completion, Job, Step, Steps, run_steps
 from .tree import Tree, logger
@@ -78,16 +77,10 @@ class Requirements(Protocol):
         ...
 
 
-def _merge(memory: Memory, older: Memory) -> None:
-    """Add to the notes of one life what is left of those of the life before."""
-    for label, places in older.items():
-        mine = memory.setdefault(label, [])
-        mine += places
-        mine.sort(key=_place, reverse=True)
-
-
-def _place(note: tuple[int, Memory | None]) -> int:
-    return note[0]
+def _written_at(plugin: object) -> str:
+    """Return where a plugin's code stands, as far as it is a function, for messages."""
+    code = getattr(getattr(plugin, "apply", plugin), "__code__", None)
+    return f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 class _Disposal(Completion):
@@ -111,8 +104,8 @@ class _Mounting(Effect):
     __slots__ = ("child",)
     child: Fiber
 
-    def inner_memory(self) -> Memory | None:
-        return self.child.remember()
+    def places_below(self) -> Places | None:
+        return self.child.leave_places()
 
 
 class Fiber(Owned):
@@ -131,9 +124,9 @@ class Fiber(Owned):
         "_failure",
         "_life",
         "_load_job",
-        "_memory",
-        "_memory_out",
         "_mounting",
+        "_places",
+        "_places_left",
         "_unloading",
         "_was_active",
         "carried",
@@ -198,8 +191,10 @@ class Fiber(Owned):
         self.waits_on: Fiber | None = None
         """The consumer that the teardown of this fiber waits for at the moment."""
         self._changed: Completion | None = None
-        self._memory: Memory | None = None
-        self._memory_out: Memory | None = None
+        self._places: Places | None = None
+        """Places of the life before, to be taken up by this one."""
+        self._places_left: Places | None = None
+        """Places of this life, noted while it is undone."""
 
     # Registering
 
@@ -223,9 +218,9 @@ class Fiber(Owned):
         if get_ident() != tree.thread or not tree.loop_runs():
             tree.refuse_foreign()
         effect = kind(self, label, undo, site or calling_site(2), steps)
-        memory = self._memory
-        kept = memory.get(label) if memory else None
-        effect.place = kept.pop()[0] if kept else next(tree.places)
+        places = self._places
+        place = places.take(label) if places is not None else None
+        effect.place = next(tree.places) if place is None else place
         collector = self.collector
         collector[effect] = None
         effect.holder = collector
@@ -267,21 +262,25 @@ class Fiber(Owned):
     def adopt(self, child: Fiber) -> None:
         """Make `child` a fiber of this one: an effect that disposes it, and its place."""
         label = ("plugin", child.name)
-        kept = self._memory.get(label) if self._memory else None
-        child._memory = kept[-1][1] if kept else None
+        if self._places is not None:
+            child.take_up(self._places.below(label))
         effect = self.register(label, steps=child.dispose_steps, kind=_Mounting)
         assert isinstance(effect, _Mounting)
         effect.child = child
         child._mounting = effect
         self._children[child] = None
-        if self in self.tree.swapped:
-            self.tree.swapped[child] = None
+        if self.tree.gate.swaps:
+            self.tree.gate.touch(child, because_of=self)
 
-    def remember(self) -> Memory:
-        """Return the notes of places that the coming teardown will fill in."""
-        if self._memory_out is None:
-            self._memory_out = {}
-        return self._memory_out
+    def take_up(self, places: Places | None) -> None:
+        """Stand where an earlier mount of this plugin stood."""
+        self._places = places
+
+    def leave_places(self) -> Places:
+        """Return where the coming teardown will note its places."""
+        if self._places_left is None:
+            self._places_left = Places()
+        return self._places_left
 
     # Being moved
 
@@ -343,9 +342,10 @@ class Fiber(Owned):
         else:
             self._load_job = Job(
                 self,
-                f"body of {self.name}",
+                lambda: f"body of {self.name}{_written_at(self.plugin)}",
                 lambda: rest,
                 lambda error: self._load_ended(life, error),
+                made=rest,
             )
             self.tree.spawn(self._load_job.run)
 
@@ -392,27 +392,25 @@ class Fiber(Owned):
                 yield Step(completion=self._unloading)
             return
         self._move(_UNLOADING)
-        self._unloading = Completion()
-        if self.tree.is_swapping:
-            self.tree.swapped[self] = None
-        job, self._load_job = self._load_job, None
-        if job is not None:
-            job.cancel()
-            yield Step(job=job)
-        memory = self._memory_out
-        if memory is None and self._disposal is None:
-            memory = self._memory_out = {}
-        yield from unwind(self._effects, memory)
-        if memory is not None and self._memory and not self._was_active:
-            # A life that was cut short has not taken up all its places; the next one may.
-            _merge(memory, self._memory)
-        unloading, self._unloading = self._unloading, None
-        self._unloaded()
-        unloading.finish()
+        unloading = self._unloading = Completion()
+        try:
+            job, self._load_job = self._load_job, None
+            if job is not None:
+                job.cancel()
+                yield Step(job=job)
+            places = self._places_left if self._disposal is not None else self.leave_places()
+            yield from unwind(self._effects, places)
+            if places is not None and self._places is not None and not self._was_active:
+                # A life that was cut short has not taken up all its places; the next one may.
+                places.carry_over(self._places)
+        finally:
+            self._unloading = None
+            self._unloaded()
+            unloading.finish()
 
     def _unloaded(self) -> None:
         if self._disposal is None:
-            self._memory, self._memory_out = self._memory_out, None
+            self._places, self._places_left = self._places_left, None
         if self._disposal is not None:
             self._end()
         elif self._failure is not None:
@@ -438,7 +436,7 @@ class Fiber(Owned):
         # Nothing of the plugin stays reachable through a handle that somebody keeps.
         self.setup = self.plugin = self.updater = None
         self.carried.clear()
-        self._memory = None
+        self._places = None
         if self._disposal is not None:
             self._disposal.finish()
 
@@ -501,9 +499,12 @@ class Fiber(Owned):
         self.refuse_own_code()
         if self._disposal is not None:
             raise InactiveFiberError(self)
-        with self.tree.swapping(self):
+        swap = self.tree.gate.begin(self)
+        try:
             await self.reload()
-            await self.tree.settle_swapped()
+        finally:
+            opened = swap.end()
+        await opened.wait()
         if self._disposal is not None:
             raise InactiveFiberError(self)
         return await self.wait_settled()
@@ -565,7 +566,7 @@ class Fiber(Owned):
             return
         fiber = job.owner if isinstance(job.owner, Fiber) else None
         while fiber is not None:
-            if fiber is self:
+            if self.waits_for(fiber):  # itself, or a consumer that it has to see out first
                 raise SelfDisposalError(self, job.owner)
             fiber = fiber.parent
 
@@ -600,7 +601,7 @@ class Fiber(Owned):
                 self.fail(error, what)
 
         effect = self.register(label, steps=steps)
-        job = Job(self, what, start, end, is_awaited=False)
+        job = Job(self, lambda: str(effect), start, end, is_awaited=False)
         self.tree.spawn(job.run)
         return effect
 

@@ -103,19 +103,19 @@ class Mount:
 
     async def _by_restart(self, fiber: Fiber, changed: Running) -> None:
         before, self.running = self.running, changed
-        with fiber.tree.swapping(fiber):
-            try:
-                await fiber.reload()
-            except BaseException:  # the caller was cancelled: the old config goes on
-                self.running = before
-                fiber.start_reload()
-                with anyio.CancelScope(shield=True), anyio.move_on_after(fiber.grace):
-                    await fiber.wait_quiet()
-                raise
+        swap = fiber.tree.gate.begin(fiber)
+        try:
+            await fiber.reload()
             error = fiber.error if fiber.state is FiberState.FAILED else None
             if error is not None:
                 self.running = before
                 await fiber.reload()
-            await fiber.tree.settle_swapped()
-            if error is not None:
-                raise error
+        except BaseException:  # the caller was cancelled: the old config goes on
+            self.running = before
+            fiber.start_reload()
+            raise
+        finally:
+            opened = swap.end()
+        await opened.wait()
+        if error is not None:
+            raise error

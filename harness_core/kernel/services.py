@@ -214,6 +214,7 @@ class Binding:
                 continue
             if consumer.waits_for(self.fiber):
                 continue  # two that use each other: one of them has to go first
+            self.fiber.tree.gate.touch(consumer, because_of=self.fiber)
             self.fiber.waits_on = consumer
             yield consumer.unload_steps()
             self.fiber.waits_on = None

@@ -172,7 +172,7 @@ class _Hosted:
         self.settled = Completion()
         self.released = Completion()
         self.effect = fiber.register(f"entered {label}", steps=self._leave)
-        self.job = Job(fiber, f"context manager {label}", self._hold, self._end)
+        self.job = Job(fiber, lambda: str(self.effect), self._hold, self._end)
         fiber.tree.spawn(self.job.run)
 
     async def _hold(self) -> None:
@@ -212,16 +212,20 @@ class _Hosted:
         return self.value
 
 
-def accepts(function: Callable[..., object], count: int) -> int:
+def accepts(function: Callable[..., object], count: int, *, required: bool = False) -> int:
     """Return how many of `count` positional arguments a callable takes.
 
-    Raises PluginError if it needs more, or keyword arguments that nobody would pass.
+    With `required`, a parameter whose default is not None does not count: in `lambda name=name:
+    ...` it holds a value, and asks for nothing. Raises PluginError if the callable needs more, or
+    keyword arguments that nobody would pass.
     """
     code = getattr(function, "__code__", None)
     if code is not None and inspect.isfunction(function) and not code.co_flags & 0x0C:
-        needed = code.co_argcount - len(function.__defaults__ or ())
+        defaults = function.__defaults__ or ()
+        needed = code.co_argcount - len(defaults)
         if needed <= count and not code.co_kwonlyargcount:
-            return int(min(count, code.co_argcount))
+            asks = needed + sum(1 for default in defaults if default is None or not required)
+            return int(min(count, asks))
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -231,6 +235,8 @@ def accepts(function: Callable[..., object], count: int) -> int:
         if parameter.kind is parameter.VAR_POSITIONAL:
             return count
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            if required and parameter.default not in (parameter.empty, None):
+                continue
             if taken == count and parameter.default is parameter.empty:
                 raise PluginError(f"{function!r} needs more than {count} arguments")
             taken = min(count, taken + 1)

@@ -34,6 +34,9 @@ STUBBORN = 100
 Cancellation is delivered again at each turn of the loop; honest clean-up code meets a handful.
 """
 
+FORCE = 10
+"""How often a cancellation is thrown at once into code that is ended by force."""
+
 AFTERMATH = 1.0
 """Seconds that cancelled code gets to leave before it is closed by force, and passed over."""
 
@@ -77,7 +80,15 @@ class Driven:
     shields itself.
     """
 
-    __slots__ = ("_around", "_awaitable", "_forced", "_is_told", "_swallowed", "_waiting_on")
+    __slots__ = (
+        "_around",
+        "_awaitable",
+        "_forced",
+        "_is_told",
+        "_swallowed",
+        "_waiting_on",
+        "was_forced",
+    )
 
     def __init__(
         self,
@@ -92,6 +103,7 @@ class Driven:
         self._swallowed = 0
         self._forced = False
         self._waiting_on: object = None
+        self.was_forced = False
 
     def end_by_force(self) -> None:
         """Close the coroutine even if it shields itself from cancellation."""
@@ -113,8 +125,8 @@ class Driven:
         error: BaseException | None = None
         while True:
             if error is not None and self._must_close(error):
-                _close(inner)
-                raise error
+                self.was_forced = True
+                return _end(inner, error)
             if around is not None:
                 around(True)
             try:
@@ -137,12 +149,7 @@ class Driven:
             except BaseException as thrown:
                 error = thrown
             if self._forced and error is None:
-                _close(inner)
-                raise _ended_by_force()
-
-
-def _ended_by_force() -> BaseException:
-    return anyio.get_cancelled_exc_class()("closed by force")
+                error = anyio.get_cancelled_exc_class()("ended by force")
 
 
 def discard(awaitable: object) -> None:
@@ -150,6 +157,21 @@ def discard(awaitable: object) -> None:
     close = getattr(awaitable, "close", None)
     if close is not None:
         close()
+
+
+def _end(inner: Any, error: BaseException) -> Any:
+    """Throw `error` into a coroutine until it leaves; close it if it never does.
+
+    Closing alone is not enough: it does not reach into an asynchronous generator that the
+    coroutine is waiting for, and would leave the cancel scopes in there entered.
+    """
+    for _ in range(FORCE):
+        try:
+            inner.throw(error)
+        except StopIteration as stop:
+            return stop.value
+    _close(inner)
+    raise error
 
 
 def _close(inner: Any) -> None:
@@ -162,7 +184,8 @@ def _close(inner: Any) -> None:
 class Job:
     """A piece of plugin code in a task of the tree: a body, a background task, a disposer.
 
-    `is_awaited` says whether the fiber cannot load or unload before this code ends. Exactly one
+    `is_awaited` says whether the fiber cannot load or unload before this code ends; `made` is what
+    `start` returns, where that was made already, to be closed if the job never starts. Exactly one
     `end(error)` call follows, in that task, once the code is over; `over` finishes after it.
     `error` is None when the code returned or was cancelled through `cancel`.
     """
@@ -171,33 +194,41 @@ class Job:
         "_around",
         "_driven",
         "_end",
+        "_made",
         "_scope",
         "_start",
+        "_what",
         "is_awaited",
         "over",
         "owner",
-        "what",
     )
 
     def __init__(
         self,
         owner: Owner,
-        what: str,
+        what: Callable[[], str],
         start: Callable[[], Awaitable[Any]],
         end: Callable[[BaseException | None], None],
         around: Callable[[bool], None] | None = None,
         *,
         is_awaited: bool = True,
+        made: object = None,
     ) -> None:
         self.is_awaited = is_awaited
         self.owner = owner
-        self.what = what
+        self._what = what
+        self._made = made
         self._start = start
         self._end = end
         self._around = around
         self._scope = anyio.CancelScope()
         self._driven: Driven | None = None
         self.over = Completion()
+
+    @property
+    def what(self) -> str:
+        """What it is, and where it was registered, for messages."""
+        return self._what()
 
     @property
     def cancelled(self) -> bool:
@@ -218,7 +249,7 @@ class Job:
         error: BaseException | None = None
         try:
             if self.cancelled:
-                discard(self._start())
+                discard(self._made)
             else:
                 with self.owner.tree.running(self), self._scope:
                     code = self._start()
@@ -232,6 +263,11 @@ class Job:
                 # Whoever awaits the fiber would take this for a cancellation of his own.
                 error = PluginError(f"{self.what} was cancelled from outside its tree")
                 error.__cause__ = raised
+        if self._driven is not None and self._driven.was_forced:
+            what = self.what
+            self.owner.report(
+                TimeoutError(f"{what} ignored its cancellation: ended by force"), what
+            )
         try:
             self._end(error)
         finally:

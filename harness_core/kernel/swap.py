@@ -78,21 +78,20 @@ class _Swap:
 
     def __init__(self, root: Context, order: Sequence[tuple[Fiber, Running]]) -> None:
         self.tree = root.kernel.tree
+        self.swap = self.tree.gate.begin(*(fiber for fiber, _ in order))
         self.order = order
         self.before = [(fiber, _mount_of(fiber).running) for fiber, _ in order]
 
     async def run(self) -> None:
-        gates = [self.tree.swapping(fiber) for fiber, _ in self.order]
-        for gate in gates:
-            gate.__enter__()
         try:
             error = await self._put(self.order)
             if error is not None:
                 await self._put(self.before)
-                raise error
         finally:
-            for gate in gates:
-                gate.__exit__(None, None, None)
+            opened = self.swap.end()
+        await opened.wait()
+        if error is not None:
+            raise error
 
     async def _put(self, order: Sequence[tuple[Fiber, Running]]) -> BaseException | None:
         """Unload newest first, load oldest first; return the first error of what was touched."""
@@ -107,8 +106,8 @@ class _Swap:
             fiber.hold = False
             self.tree.enqueue(fiber.refresh)
             await fiber.wait_quiet()
-        await self.tree.settle_swapped()
-        for owner in self.tree.swapped:
+        await self.swap.settle()
+        for owner in self.swap.touched:
             if isinstance(owner, Fiber) and owner.state is FiberState.FAILED:
                 return owner.error
         return None

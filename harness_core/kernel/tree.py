@@ -1,4 +1,4 @@
-"""The tree's engine room: its tasks, its queue, its thread, its gate, its error report.
+"""The tree's engine room: its tasks, its queue of transitions, its thread.
 
 One `Tree` serves all fibers under one root. It knows what fibers have in common and none of their
 nouns. Every task runs in one task group that is shielded from whatever cancels the code around
@@ -18,13 +18,11 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
-from ..errors import ForeignThreadError, SwapTimeoutError
+from ..errors import ForeignThreadError
+from .gate import Gate
 from .steps import Completion, Job, logger
 
 __all__ = ["Owner", "Tree", "logger"]
-
-SWAP_TIMEOUT = 30.0
-"""Seconds that an assembly waits for plugins that are being swapped (law L8)."""
 
 
 def _always() -> bool:
@@ -79,12 +77,7 @@ class Tree:
         self._queue: deque[Callable[[], None]] = deque()
         self._draining = False
         self._jobs: dict[int, Job] = {}
-        self._swapping: dict[Owner, int] = {}
-        self._swapped = Completion(done=True)
-        self.swapped: dict[Owner, None] = {}
-        """The fibers that the swaps under way have unloaded or mounted."""
-        self.set_ups: dict[Job, None] = {}
-        """Asynchronous effects that are being set up."""
+        self.gate = Gate(self)
 
     # Opening and closing
 
@@ -193,60 +186,3 @@ class Tree:
                         logger.exception("a transition failed")
             finally:
                 self._draining = False
-
-    # The gate: assemblies wait while plugins are being swapped (law L8)
-
-    @contextmanager
-    def swapping(self, owner: Owner) -> Generator[None, None, None]:
-        """Hold the gate while the plugin of fiber `owner` is between two versions."""
-        if not self._swapping:
-            self._swapped = Completion()
-        self._swapping[owner] = self._swapping.get(owner, 0) + 1
-        try:
-            yield
-        finally:
-            self._swapping[owner] -= 1
-            if not self._swapping[owner]:
-                del self._swapping[owner]
-            if not self._swapping:
-                self.swapped.clear()
-                self._swapped.finish()
-
-    async def settle_swapped(self) -> None:
-        """Wait, for `SWAP_TIMEOUT` at most, until all that a swap has touched has settled.
-
-        Consumers that load again, children and asynchronous effects of the new version among it:
-        before that, an assembly would see a plugin missing.
-        """
-        with anyio.move_on_after(SWAP_TIMEOUT):
-            settled = False
-            while not settled:
-                settled = True
-                for owner in tuple(self.swapped):
-                    settled = await owner.wait_quiet() and settled
-                for job in tuple(self.set_ups):
-                    if job.owner in self.swapped:
-                        settled = False
-                        await job.over.wait()
-
-    @property
-    def is_swapping(self) -> bool:
-        """Whether the gate is closed."""
-        return bool(self._swapping)
-
-    async def wait_swapped(self, seconds: float = SWAP_TIMEOUT) -> None:
-        """Wait until no plugin is between two versions; raise SwapTimeoutError after `seconds`.
-
-        Code of a plugin that is being swapped does not wait: the swap waits for it.
-        """
-        job = self.current_job()
-        owner = job.owner if job is not None else None
-        while owner is not None:
-            if owner in self._swapping:
-                return
-            owner = owner.parent
-        with anyio.move_on_after(seconds):
-            while self._swapping:
-                await self._swapped.wait()
-            return
-        raise SwapTimeoutError(seconds, [owner.path for owner in self._swapping])

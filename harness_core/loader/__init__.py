@@ -7,6 +7,7 @@ from .manifest import Manifest as Manifest
 from .manifest import read_manifest as read_manifest
 from .mount import Loader as Loader
 from .mount import MountedEntry as MountedEntry
+from .places import as_dict as as_dict
 from .places import shown_path as shown_path
 from .resolve import Resolver as Resolver
 from .settle import settle as settle

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .places import LocatedDict, LocatedList, Place
+from .places import LocatedDict, LocatedList, Place, as_dict, as_list
 
 __all__ = ["mentions_environment", "resolve_environment"]
 
@@ -40,11 +40,11 @@ def resolve_environment(value: Any, environ: Mapping[str, str], place: Place) ->
             for item, at in zip(value, value.items_at, strict=True)
         )
         return resolved
-    if isinstance(value, Mapping):
-        return {key: resolve_environment(item, environ, place) for key, item in value.items()}
-    if isinstance(value, list):
-        return [resolve_environment(item, environ, place) for item in value]
-    return value
+    plain = as_dict(value)
+    if plain is not None:
+        return {key: resolve_environment(item, environ, place) for key, item in plain.items()}
+    items = as_list(value)
+    return value if items is None else [resolve_environment(one, environ, place) for one in items]
 
 
 def _resolve_mapping(value: LocatedDict, environ: Mapping[str, str]) -> LocatedDict:

@@ -13,14 +13,12 @@ from typing import Any
 
 import attrs
 
-from ..errors import closest
-from .environment import mentions_environment, resolve_environment
-from .places import LocatedDict, LocatedList, Place
+from .environment import resolve_environment
+from .places import LocatedDict, LocatedList, Place, as_list
+from .row import KEYS, Row, kind_of
 from .yaml_file import read_yaml
 
 __all__ = ["KEYS", "Entry", "Manifest", "read_entries", "read_manifest"]
-
-KEYS = ("id", "name", "config", "disabled", "group", "inject", "isolate", "intercept")
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0", ""})
@@ -39,12 +37,12 @@ class Entry:
     config: Any = attrs.field(default=None, hash=False)
     disabled: bool = False
     group: bool = False
-    inject: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
-    isolate: Mapping[str, str | None] = attrs.field(factory=dict, hash=False)
-    intercept: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict, hash=False)
+    inject: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False)
+    isolate: Mapping[str, str | None] = attrs.field(factory=dict[str, "str | None"], hash=False)
+    intercept: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False)
     children: tuple[Entry, ...] = ()
     place: Place = attrs.field(default=Place("(no file)"), eq=False)
-    places: Mapping[str, Place] = attrs.field(factory=dict, eq=False, repr=False)
+    places: Mapping[str, Place] = attrs.field(factory=dict[str, Place], eq=False, repr=False)
 
     def place_of(self, key: str) -> Place:
         """Return where the value of one of the row's keys stands, or the row itself."""
@@ -99,31 +97,25 @@ class _Rows:
         self.ids: dict[str, Place] = {}
 
     def rows(self, data: object, place: Place, *, inherited: bool) -> tuple[Entry, ...]:
-        if not isinstance(data, list):
+        rows = as_list(data)
+        if rows is None:
             where = data.place if isinstance(data, LocatedDict) else place
             raise where.fault(
-                f"expected a list of rows, got {_kind(data)}. Each row begins with a dash: "
+                f"expected a list of rows, got {kind_of(data)}. Each row begins with a dash: "
                 "`- name: persona`"
             )
-        places = data.items_at if isinstance(data, LocatedList) else [place] * len(data)
-        return tuple(self.row(item, at, inherited) for item, at in zip(data, places, strict=True))
+        places = rows.items_at if isinstance(rows, LocatedList) else [place] * len(rows)
+        return tuple(self.row(one, at, inherited) for one, at in zip(rows, places, strict=True))
 
     def row(self, data: object, place: Place, inherited: bool) -> Entry:
-        if not isinstance(data, dict):
-            raise place.fault(
-                f"expected a row, a mapping with the keys {', '.join(KEYS)}; got {_kind(data)}"
-            )
-        row = _Row(data, place)
-        row.refuse_unknown_keys()
+        row = Row(data, place)
         group = row.group()
         name = row.text("name", required=not group)
         own_id = row.text("id") or name or "group"
         self._take(own_id, row)
         disabled = self._disabled(row) or inherited
-        config, children = data.get("config"), ()
-        if group:
-            config, children = None, self._children(row, disabled)
-        elif not disabled:
+        config = None if group else row.data.get("config")
+        if not disabled:
             config = resolve_environment(config, self.environ, row.at("config"))
         return Entry(
             id=own_id,
@@ -134,12 +126,12 @@ class _Rows:
             inject=row.services("inject"),
             isolate=row.services("isolate"),
             intercept=row.services("intercept"),
-            children=children,
+            children=self._children(row, disabled) if group else (),
             place=place,
             places=row.places,
         )
 
-    def _take(self, own_id: str, row: _Row) -> None:
+    def _take(self, own_id: str, row: Row) -> None:
         first = self.ids.get(own_id)
         if first is not None:
             hint = "" if "id" in row.data else ". Give one of the two an id of its own"
@@ -148,13 +140,13 @@ class _Rows:
             raise at.fault(f'duplicate id "{own_id}": another row has it{where}{hint}')
         self.ids[own_id] = row.at("id") if "id" in row.data else row.place
 
-    def _children(self, row: _Row, disabled: bool) -> tuple[Entry, ...]:
+    def _children(self, row: Row, disabled: bool) -> tuple[Entry, ...]:
         config = row.data.get("config")
         if config is None:
             return ()
         return self.rows(config, row.at("config"), inherited=disabled)
 
-    def _disabled(self, row: _Row) -> bool:
+    def _disabled(self, row: Row) -> bool:
         value = row.data.get("disabled", False)
         at = row.at("disabled")
         if isinstance(value, str):
@@ -165,109 +157,3 @@ class _Rows:
         if value is None or isinstance(value, bool):
             return bool(value)
         raise at.fault(f"disabled is {value!r}: expected true or false")
-
-
-class _Row:
-    """One mapping, while it is read."""
-
-    def __init__(self, data: dict[Any, Any], place: Place) -> None:
-        self.data = data
-        self.place = place
-        located = data if isinstance(data, LocatedDict) else None
-        self.places: dict[Any, Place] = located.values_at if located is not None else {}
-        self.keys_at: dict[Any, Place] = located.keys_at if located is not None else {}
-
-    def at(self, key: str) -> Place:
-        return self.places.get(key, self.place)
-
-    def refuse_unknown_keys(self) -> None:
-        for key in self.data:
-            if key not in KEYS:
-                guess = closest(str(key), KEYS)
-                hint = f', did you mean "{guess}"?' if guess else ""
-                raise self.keys_at.get(key, self.place).fault(
-                    f'unknown key "{key}"{hint} (a row has: {", ".join(KEYS)}; the settings of a '
-                    "plugin go under config)"
-                )
-
-    def text(self, key: str, *, required: bool = False) -> str | None:
-        if self.data.get(key) is None:
-            if required or key in self.data:
-                raise self.at(key).fault(
-                    f"{key} is empty: write `{key}: ...`"
-                    if key in self.data
-                    else "this row has no name: add `name:` with a plugin"
-                )
-            return None
-        value = self.data[key]
-        if not isinstance(value, str) or not value.strip():
-            raise self.at(key).fault(f"{key} is {value!r}: expected a text")
-        self.refuse_environment(value, self.at(key), key)
-        return value
-
-    def group(self) -> bool:
-        value = self.data.get("group", False)
-        if not isinstance(value, bool):
-            raise self.at("group").fault(
-                f"group is {value!r}: expected true, and the rows of the group under config"
-            )
-        return value
-
-    def services(self, key: str) -> dict[str, Any]:
-        """Read `inject`, `isolate` or `intercept`: one key, a list of keys, or a mapping."""
-        value, at = self.data.get(key), self.at(key)
-        if value is None:
-            return {}
-        if isinstance(value, str) and key != "intercept":
-            value = [value]
-        if isinstance(value, list) and key != "intercept":
-            value = {
-                str(service) if isinstance(service, dict | list) else service: None
-                for service in value
-            }
-        if not isinstance(value, dict):
-            raise at.fault(f"{key} is {_kind(value)}: expected {_EXPECTED[key]}")
-        places = value.values_at if isinstance(value, LocatedDict) else {}
-        for service, setting in value.items():
-            where = places.get(service, at)
-            if not isinstance(service, str) or not service.isidentifier():
-                raise where.fault(f"{key}: {service!r} is no service key: expected a name")
-            if not _fits(key, setting):
-                raise where.fault(
-                    f'{key}: "{service}" is given {setting!r}: expected {_EXPECTED[key]}'
-                )
-            self.refuse_environment(setting, where, key)
-        return dict(value)
-
-    def refuse_environment(self, value: object, place: Place, key: str) -> None:
-        if mentions_environment(value):
-            raise place.fault(
-                f"{key} cannot hold ${{env:...}}: it is resolved in config and disabled only"
-            )
-        if isinstance(value, dict):
-            for inner in (*value, *value.values()):
-                self.refuse_environment(inner, place, key)
-        elif isinstance(value, list):
-            for inner in value:
-                self.refuse_environment(inner, place, key)
-
-
-_EXPECTED = {
-    "inject": "service keys, or a mapping from keys to intercept config",
-    "isolate": "service keys, or a mapping from keys to a label",
-    "intercept": "a mapping from service keys to config (a mapping each)",
-}
-
-
-def _fits(key: str, setting: object) -> bool:
-    if key == "isolate":
-        return setting is None or (isinstance(setting, str) and bool(setting))
-    return isinstance(setting, dict) or (setting is None and key == "inject")
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return "nothing" if value is None else f"{value!r}"

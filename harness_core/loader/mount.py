@@ -6,7 +6,7 @@ come in any order, since plugins wait for the services they inject. Contract: se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ from ..kernel.plugin import PluginSpec, read_plugin
 from ..kernel.services import Service
 from .blame import raised_at
 from .manifest import Entry, Manifest, read_entries
-from .places import Place, place_at
+from .places import Place, located, place_at, plain
 from .resolve import Found, Resolver
 
 __all__ = ["Loader", "MountedEntry"]
@@ -28,17 +28,12 @@ __all__ = ["Loader", "MountedEntry"]
 
 @attrs.frozen(eq=False)
 class MountedEntry:
-    """A row that runs: its fiber, what its plugin declares, and what its name imported."""
+    """A row that runs: its fiber, what its plugin says it provides, and what its name imported."""
 
     entry: Entry
     fiber: Fiber
-    spec: PluginSpec
+    provides: tuple[str, ...] = ()
     module: Effect | None = None
-
-    @property
-    def provides(self) -> tuple[str, ...]:
-        """The services that the plugin says it provides."""
-        return provided_by(self.spec)
 
     @property
     def fault(self) -> ManifestError | None:
@@ -67,13 +62,13 @@ class MountedEntry:
         return f'plugin "{self.entry.name or self.entry.id}" failed: {kind}{error}{where}'
 
 
-def provided_by(spec: PluginSpec) -> tuple[str, ...]:
+def provided_by(plugin: object, spec: PluginSpec) -> tuple[str, ...]:
     """Return the services that a plugin declares to provide; a service class provides its key."""
     if spec.provides:
         return spec.provides
-    plugin = spec.plugin
-    is_service = isinstance(plugin, type) and issubclass(plugin, Service)
-    return (plugin.key,) if is_service else ()
+    if isinstance(plugin, type) and issubclass(plugin, Service):
+        return (plugin.key,)
+    return ()
 
 
 class Loader(Service, key="loader"):
@@ -87,6 +82,8 @@ class Loader(Service, key="loader"):
         self.resolver = resolver
         self.directory = manifest.directory
         self.mounted: dict[Fiber, MountedEntry] = {}
+        self.mounting: list[Entry] = []
+        """Rows whose plugins are being mounted just now, outermost first."""
         self.refused: dict[str, ManifestError] = {}
         """By id: the manifest's rows that could not be mounted at all, and why."""
 
@@ -110,7 +107,7 @@ class Loader(Service, key="loader"):
         All or nothing: raises ManifestError for the first faulty row, with nothing mounted.
         """
         ctx = self._caller
-        entries = read_entries(rows, place=Place(self.manifest.file))
+        entries = read_entries(self._written(rows, ctx), place=Place(self.manifest.file))
         fibers: list[Fiber] = []
         try:
             for entry in entries:
@@ -120,6 +117,14 @@ class Loader(Service, key="loader"):
                 fiber.dispose()
             raise
         return fibers
+
+    def _written(self, rows: object, ctx: Context) -> object:
+        """Return the rows as the manifest holds them, places and all, if they come from it."""
+        fiber: Fiber | None = ctx.fiber
+        while fiber is not None and fiber not in self.mounted:
+            fiber = fiber.parent
+        entries = self.mounting[-1:] or ([self.mounted[fiber].entry] if fiber else [])
+        return located(rows, entries[0].config) if entries else rows
 
     def _mount_or_note(self, ctx: Context, entry: Entry) -> None:
         try:
@@ -135,17 +140,21 @@ class Loader(Service, key="loader"):
         module: Effect | None = None
         if found.forget is not None:
             module = ctx.fiber.register(("module", entry.name or ""), found.forget)
-        own = _derived(ctx, entry)
         plugin = _Injecting(spec, entry) if entry.inject else found.plugin
+        self.mounting.append(entry)
         try:
-            fiber = own.mount(plugin, entry.config, _name=found.label)
+            fiber = _derived(ctx, entry).mount(plugin, plain(entry.config), _name=found.label)
         except BaseException:
             if module is not None:
                 module()
             raise
+        finally:
+            self.mounting.pop()
         if fiber.state is FiberState.DISPOSED:  # its body disposed it
+            if module is not None:
+                module()
             return []
-        self.mounted[fiber] = MountedEntry(entry, fiber, spec, module)
+        self.mounted[fiber] = MountedEntry(entry, fiber, provided_by(found.plugin, spec), module)
         return [fiber]
 
     def find(self, entry: Entry) -> tuple[Found, PluginSpec]:
@@ -209,9 +218,15 @@ class _Injecting:
         self.apply = _with_config(spec) if spec.arity > 1 else _without_config(spec)
 
 
-def _with_config(spec: PluginSpec) -> Any:
-    return lambda ctx, config: spec.run(ctx, config)
+def _with_config(spec: PluginSpec) -> Callable[..., object]:
+    def apply(ctx: Context, config: object) -> object:
+        return spec.run(ctx, config)
+
+    return apply
 
 
-def _without_config(spec: PluginSpec) -> Any:
-    return lambda ctx: spec.run(ctx, None)
+def _without_config(spec: PluginSpec) -> Callable[..., object]:
+    def apply(ctx: Context) -> object:
+        return spec.run(ctx, None)
+
+    return apply

@@ -13,7 +13,17 @@ import attrs
 
 from ..errors import ManifestError
 
-__all__ = ["LocatedDict", "LocatedList", "Place", "place_at", "shown_path"]
+__all__ = [
+    "LocatedDict",
+    "LocatedList",
+    "Place",
+    "as_dict",
+    "as_list",
+    "located",
+    "place_at",
+    "plain",
+    "shown_path",
+]
 
 
 @attrs.frozen
@@ -53,6 +63,37 @@ class LocatedList(list[Any]):
         super().__init__()
         self.place = place
         self.items_at: list[Place] = []
+
+
+def as_dict(value: object) -> dict[Any, Any] | None:
+    """Return a mapping as what it is, or None for anything else."""
+    found: Any = value
+    return found if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[Any] | None:
+    """Return a list as what it is, or None for anything else."""
+    found: Any = value
+    return found if isinstance(value, list) else None
+
+
+def plain(value: Any) -> Any:
+    """Return a copy in plain dicts and lists, which whoever gets it may change."""
+    if isinstance(value, LocatedDict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, LocatedList) else value
+
+
+def located(value: object, inside: object) -> object:
+    """Return the first part of `inside` that equals `value` and has a place, else `value`."""
+    if isinstance(inside, LocatedDict | LocatedList):
+        if inside == value:
+            return inside
+        for inner in inside.values() if isinstance(inside, LocatedDict) else inside:
+            found = located(value, inner)
+            if found is not value:
+                return found
+    return value
 
 
 _STEP = re.compile(r"\[(?P<quote>['\"]?)(?P<item>.*?)(?P=quote)\]|\.?(?P<name>[^.\[\]:]+)")

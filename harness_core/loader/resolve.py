@@ -90,7 +90,7 @@ class Resolver:
             what = "this is a directory" if path.is_dir() else "there is no such file"
             siblings = path.parent.glob("*.py") if path.parent.is_dir() else ()
             guess = closest(path.name, [sibling.name for sibling in siblings])
-            hint = f'; did you mean "{Path(file).parent / guess}"?' if guess else ""
+            hint = f'; did you mean "{file[: -len(path.name)]}{guess}"?' if guess else ""
             raise PluginError(f'unknown plugin "{name}": {what}{hint}')
         module, forget = _import_file(path, name)
         try:

@@ -70,7 +70,7 @@ def find_waiting(loader: Loader) -> list[Waiting]:
 
 def _cycle_through(start: str, links: dict[str, list[str]]) -> tuple[str, ...]:
     """Return the shortest circle of waiting rows through `start`, or nothing."""
-    paths = [(start,)]
+    paths: list[tuple[str, ...]] = [(start,)]
     seen: set[str] = set()
     for path in paths:
         for other in links.get(path[-1], ()):
@@ -102,7 +102,7 @@ class _Providers:
                 found, spec = self.loader.find(entry)
             except ManifestError:
                 continue
-            for key in provided_by(spec):
+            for key in provided_by(found.plugin, spec):
                 yield entry, key
             if found.forget is not None:
                 found.forget()

@@ -61,11 +61,12 @@ class AssemblyDiff:
 
 def render_request(assembly: PromptAssembly) -> str:
     """Return the request as one text: system prompt, tools, snapshot, as a prompt cache sees it."""
-    tools = json.dumps(
-        [[tool.name, tool.description, tool.parameters] for tool in assembly.tools],
-        ensure_ascii=False,
-    )
-    parts = [render_prompt(assembly), tools, render_context_snapshot(assembly)]
+    tools = [[tool.name, tool.description, tool.parameters] for tool in assembly.tools]
+    parts = [
+        render_prompt(assembly),
+        json.dumps(tools, ensure_ascii=False) if tools else "",
+        render_context_snapshot(assembly),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -74,7 +74,7 @@ class Entry:
             self.text = str(value)
         elif callable(value):
             self.provider = value
-            self.takes_context = accepts(value, 1) == 1
+            self.takes_context = accepts(value, 1, required=True) == 1
         else:
             raise ContributionError(
                 f"{self.label}: expected str, or a callable that returns it, got {value!r} "

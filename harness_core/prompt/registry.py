@@ -273,8 +273,9 @@ class SystemPrompt(Service, key="system_prompt"):
         ContributionError, AssemblyCancelled, InvariantError, SwapTimeoutError. (Section 5.)
         """
         tree = self._caller.kernel.tree
-        if tree.is_swapping:
-            await tree.wait_swapped()
+        tree.check_thread()
+        if tree.gate.swaps:
+            await tree.gate.wait_open()
         if context is not None:
             fields = {**context.fields, **fields}
             scope = context.scope if scope is None else scope

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ..errors import PromptRenderError
 from .model import PromptAssembly
 from .template import interpolate, parse
 
@@ -65,6 +66,10 @@ def _rendered(
     for item in items:
         text = item.text
         if not item.literal and "{{" in text:
-            text = interpolate(parse(text), variables, kind, item.name)
+            try:
+                text = interpolate(parse(text), variables, kind, item.name)
+            except PromptRenderError as error:
+                error.add_note(f"{kind} from {getattr(item, 'origin', None) or 'a listener'}")
+                raise
         texts.append(text)
     return texts

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ..errors import PromptRenderError
 from .entries import Entry
 from .model import OriginSource, Timed
 from .template import Template, interpolate, parse
@@ -114,6 +115,10 @@ class Texts:
                 continue
             if template is True:
                 template = parse(text)
-            name = self.plan.entries[at].name
-            rendered.append(interpolate(template, variables, kind, name))
+            entry = self.plan.entries[at]
+            try:
+                rendered.append(interpolate(template, variables, kind, entry.name))
+            except PromptRenderError as error:
+                error.add_note(f"{kind} from {entry.origin()}")
+                raise
         return rendered

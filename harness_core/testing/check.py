@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -30,15 +30,15 @@ from ..kernel.tree import Owner, logger
 from ..prompt import SystemPrompt
 from . import inside
 from .checkpoints import Checkpoints
-from .observe import Residue, Snapshot, observe
+from .snapshot import Residue, Snapshot, observe
 
-__all__ = ["InjectedFailure", "PluginReport", "Run", "check_plugin"]
+__all__ = ["InjectedFailure", "PluginCheckError", "PluginReport", "Run", "check_plugin"]
 
 Kind = Literal["clean", "failure", "disposal", "cancelled caller"]
 KINDS: tuple[Kind, ...] = ("failure", "disposal", "cancelled caller")
 
 
-class InjectedFailure(Exception):  # noqa: N818, it is no fault of anybody
+class InjectedFailure(Exception):
     """What `check_plugin` throws into a plugin where it waits."""
 
 
@@ -169,7 +169,7 @@ class _Probe:
     def fired(self) -> bool:
         return 0 < self._at <= self.passed
 
-    def _spawn_watched(self, fn: Callable[..., Awaitable[Any]], *args: object) -> None:
+    def _spawn_watched(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         job = getattr(fn, "__self__", None)
         if isinstance(job, Job) and self._concerns(job.owner):
             self._spawn(self._run, job)
@@ -227,7 +227,7 @@ class _Script:
 
     async def _provide(self, root: Context) -> None:
         for key, value in self.services.items():
-            if isinstance(value, type) and issubclass(value, Service):
+            if isinstance(value, type) and issubclass(cast("type[object]", value), Service):
                 await root.plugin(value)
             else:
                 root.provide(key, value)

@@ -21,8 +21,8 @@ async def app() -> AsyncIterator[Context]:
     nobody owns) fails the test.
     """
     from .host import TreeHost
-    from .observe import observe
     from .residue import ResidueError
+    from .snapshot import observe
 
     host = TreeHost()
     before = observe(host.root)

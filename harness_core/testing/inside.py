@@ -147,6 +147,10 @@ def _awaited_by(awaitable: object) -> Any:
     for candidate in (known.get("body"), _read(known.get("self"), "gen", None)):
         if inspect.isasyncgen(candidate) and candidate.ag_running:
             return candidate
+    # A task that has not begun: anyio wraps what it will run.
+    wrapped = _read(known.get("self"), "_coro", None)
+    if inspect.iscoroutine(wrapped) and wrapped is not awaitable:
+        return wrapped
     # An awaitable of the kernel that stands for a coroutine of a plugin.
     return _read(awaitable, "body", None)
 

@@ -15,7 +15,7 @@ __all__ = ["pytest_configure"]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the fixtures."""
-    if config.pluginmanager.hasplugin("asyncio"):
+    if hasattr(config.option, "asyncio_mode"):  # pytest-asyncio, by whatever name it was loaded
         from . import fixtures
 
         config.pluginmanager.register(fixtures, "harness_core_fixtures")

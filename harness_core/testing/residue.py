@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from ..kernel.context import Context
-from .observe import Residue, Snapshot, observe
+from .snapshot import Residue, Snapshot, observe
 
 __all__ = ["ResidueCheck", "ResidueError", "assert_no_residue"]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from .contributions import FLAVOURS, Flavour
 from .corpus import CORPUS, Case, Mismatch, chunks, differences, read_cases
-from .replay import FLAVOURS, Flavour, replay_case
+from .replay import replay_case
 from .tally import Tally
 
 CHUNK_SIZE = 50

@@ -8,10 +8,11 @@ import anyio
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from .contributions import FLAVOURS, Flavour
 from .corpus import Op, differences, read_cases
 from .original_process import Original
-from .replay import FLAVOURS, Flavour, replay_case
-from .strategies import operations
+from .replay import replay_case
+from .sequences import operations
 from .tally import Tally
 
 EXAMPLES = int(os.environ.get("HARNESS_DIFF_EXAMPLES", "150"))

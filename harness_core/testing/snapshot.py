@@ -1,7 +1,8 @@
 """A snapshot of everything observable about a tree, and what one has that an earlier one had not.
 
-Things are compared by what they are, not by identity: a plugin that restarts registers anew, and
-leaves no residue by that. Fibers and foreign tasks are compared by identity.
+Things are compared by what they are and whose, not by identity or line: a plugin that restarts, or
+whose file was edited, registers anew, and leaves no residue by that. Fibers and tasks that belong
+to no fiber are compared by identity.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _of_fiber(fiber: Fiber) -> Iterator[Found]:
 def _effects(
     fiber: Fiber, path: str, effect: EffectInfo, above: tuple[str, ...]
 ) -> Iterator[Found]:
-    key = ("effect", id(fiber), above, effect.label, effect.file, effect.line)
+    key = ("effect", id(fiber), above, effect.label)
     yield key, Residue("effect", effect.label, path, effect.file, effect.line)
     for child in effect.children:
         yield from _effects(fiber, path, child, (*above, effect.label))
@@ -130,7 +131,7 @@ def _listeners(root: Context) -> Iterator[Found]:
         for one in listeners:
             info = one.effect.describe() if one.effect is not None else None
             file, line = (info.file, info.line) if info else ("", 0)
-            key = ("listener", event, id(one.fiber), file, line)
+            key = ("listener", event, id(one.fiber))
             yield key, Residue("listener", f'"{event}"', one.fiber.path, file, line)
 
 

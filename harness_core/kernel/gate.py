@@ -1,0 +1,120 @@
+"""The gate: new assemblies wait while plugins are between two versions (law L8).
+
+A `Swap` holds the gate from before the first fiber is unloaded until all that it touched has
+settled: the fibers it was begun for, the consumers of their services, what the new bodies mount,
+and the asynchronous effects these set up. It is the swap that holds the gate, and not its caller,
+who may be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..errors import SwapTimeoutError
+from .steps import Completion, Job
+
+if TYPE_CHECKING:
+    from .tree import Owner, Tree
+
+__all__ = ["Gate", "Swap"]
+
+SWAP_TIMEOUT = 30.0
+"""Seconds that an assembly waits at the gate."""
+
+SETTLE_TIMEOUT = 20.0
+"""Seconds that a swap holds the gate for what it touched; shorter, so that the gate opens first."""
+
+SET_UP_TIMEOUT = 5.0
+"""Seconds of that for one asynchronous effect: some set up for ever."""
+
+
+class Swap:
+    """One change of plugins under way."""
+
+    __slots__ = ("_gate", "opened", "touched")
+
+    def __init__(self, gate: Gate, owners: Iterable[Owner]) -> None:
+        self._gate = gate
+        self.touched: dict[Owner, None] = dict.fromkeys(owners)
+        self.opened = Completion()
+        """Finishes when the swap no longer holds the gate."""
+
+    async def settle(self) -> None:
+        """Wait, for `SETTLE_TIMEOUT` at most, until all that was touched has settled."""
+        with anyio.move_on_after(SETTLE_TIMEOUT):
+            while not await self._settled():
+                pass
+
+    async def _settled(self) -> bool:
+        """Wait for what is under way now; return whether nothing was."""
+        settled = True
+        for owner in tuple(self.touched):
+            settled = await owner.wait_quiet() and settled
+        for job in tuple(self._gate.set_ups):
+            if job.owner in self.touched:
+                settled = False
+                with anyio.move_on_after(SET_UP_TIMEOUT) as scope:
+                    await job.over.wait()
+                if scope.cancelled_caught:
+                    self._gate.set_ups.pop(job, None)
+        return settled
+
+    def end(self) -> Completion:
+        """Open the gate once everything has settled; return that to be awaited."""
+        self._gate.tree.spawn(self._settle_and_open)
+        return self.opened
+
+    async def _settle_and_open(self) -> None:
+        await self.settle()
+        self._gate.swaps.remove(self)
+        self.opened.finish()
+
+
+class Gate:
+    """Knows the swaps under way."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.swaps: list[Swap] = []
+        self.set_ups: dict[Job, None] = {}
+        """Asynchronous effects that are being set up."""
+
+    def begin(self, *owners: Owner) -> Swap:
+        """Close the gate for a change of these fibers, until the swap's `end`."""
+        swap = Swap(self, owners)
+        self.swaps.append(swap)
+        return swap
+
+    def touch(self, owner: Owner, because_of: Owner) -> None:
+        """Note that `owner` unloads, or is mounted, because of a fiber that is being swapped."""
+        for swap in self.swaps:
+            if because_of in swap.touched:
+                swap.touched[owner] = None
+
+    async def wait_open(self, seconds: float = SWAP_TIMEOUT) -> None:
+        """Wait until no plugin is between two versions; raise SwapTimeoutError after `seconds`.
+
+        Code of a plugin that is part of a swap does not wait for that swap, which waits for it.
+        """
+        with anyio.move_on_after(seconds):
+            while True:
+                swap = self._swap_of_others()
+                if swap is None:
+                    return
+                await swap.opened.wait()
+        raise SwapTimeoutError(
+            seconds, [owner.path for swap in self.swaps for owner in swap.touched]
+        )
+
+    def _swap_of_others(self) -> Swap | None:
+        job = self.tree.current_job()
+        for swap in self.swaps:
+            owner = job.owner if job is not None else None
+            while owner is not None and owner not in swap.touched:
+                owner = owner.parent
+            if owner is None:
+                return swap
+        return None

@@ -1,0 +1,186 @@
+"""Arguments against a JSON schema: every violation is listed, nothing is coerced.
+
+Draft 2020-12, unless a schema names another draft in `$schema`. Nothing is ever fetched: a
+reference that leads out of the schema is an error of the tool. Formats are checked where a check
+needs nothing but Python, so that the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from harness_core.errors import HarnessError, InvalidSchemaError
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+__all__ = ["ArgumentsError", "Schema", "path_of", "plain_copy"]
+
+LONGEST_MESSAGE = 300
+"""Characters of one violation: a message quotes the value, which may be huge."""
+
+
+class ArgumentsError(HarnessError, ValueError):
+    """Arguments that a tool does not take. `violations` holds one line for each fault."""
+
+    def __init__(self, violations: Iterable[str]) -> None:
+        self.violations = tuple(violations)
+        super().__init__("; ".join(self.violations))
+
+
+def plain_copy(value: Any) -> Any:
+    """Return a copy of JSON data that nobody else holds."""
+    if isinstance(value, dict):
+        return {key: plain_copy(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [plain_copy(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def path_of(parts: Iterable[object]) -> str:
+    """Return a place in the arguments as text: `$.items[0].name`."""
+    path = "$"
+    for part in parts:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path
+
+
+class Schema:
+    """The schema of one tool's arguments, checked when it is made."""
+
+    __slots__ = ("_parameters", "_tool", "_validator")
+
+    def __init__(self, tool: str, parameters: Mapping[str, Any]) -> None:
+        self._tool = tool
+        self._parameters = parameters
+        self._validator: Validator | None = None
+        problem = _problem_of(json.dumps(parameters))
+        if problem is not None:
+            raise InvalidSchemaError(tool, *problem)
+
+    def check(self, arguments: object) -> None:
+        """Raise ArgumentsError, with every violation, unless the arguments fit."""
+        if not isinstance(arguments, dict):
+            kind = type(arguments).__name__
+            raise ArgumentsError((f"$: the arguments must be a JSON object, got {kind}",))
+        validator = self._validator
+        if validator is None:
+            validator = self._validator = _validator(self._parameters)
+        errors: list[ValidationError] = list(validator.iter_errors(arguments))
+        if errors:
+            lines = [line for error in errors for line in _lines(error)]
+            raise ArgumentsError(dict.fromkeys(sorted(lines)))
+
+
+def _lines(error: ValidationError, indent: str = "") -> Iterator[str]:
+    message = error.message
+    if len(message) > LONGEST_MESSAGE:
+        half = LONGEST_MESSAGE // 2
+        message = f"{message[:half]} … {message[-half:]}"
+    inner = "".join(
+        f"\n{indent}    {line}"
+        for one in sorted(error.context or (), key=lambda one: str(one.schema_path))
+        for line in _lines(one, indent + "    ")
+    )
+    yield f"{path_of(error.absolute_path)}: {message}{inner}"
+
+
+@functools.cache
+def _tools_of_the_trade() -> tuple[Any, Any, Any]:
+    """Return default validator, registry and format checker; imported when first needed."""
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema_specifications import REGISTRY
+
+    formats = FormatChecker(formats=("date", "ipv4", "ipv6", "uuid"))
+    formats.checks("date-time", raises=ValueError)(_is_date_time)
+    formats.checks("time", raises=ValueError)(_is_time)
+    return Draft202012Validator, REGISTRY, formats
+
+
+def _validator(parameters: Mapping[str, Any]) -> Validator:
+    from jsonschema.validators import validator_for
+
+    default, registry, formats = _tools_of_the_trade()
+    chosen: Any = validator_for(parameters, default=default)
+    validator: Validator = chosen(parameters, registry=registry, format_checker=formats)
+    return validator
+
+
+@functools.lru_cache(maxsize=4096)
+def _problem_of(text: str) -> tuple[str, str] | None:
+    """Return place and problem of a schema that is none. Remembered: tools come back."""
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    schema: dict[str, Any] = json.loads(text)
+    chosen: Any = validator_for(schema, default=_tools_of_the_trade()[0])
+    try:
+        chosen.check_schema(schema)
+    except SchemaError as error:
+        return path_of(error.absolute_path).replace("$", "parameters", 1), error.message
+    if schema.get("type", "object") != "object":
+        return "parameters.type", f"arguments are an object, not {schema['type']!r}"
+    return next(_dangling(schema, schema, "parameters"), None)
+
+
+_DATA = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords whose values are data, not schemas."""
+
+
+def _dangling(node: object, root: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Yield references to places in the schema that are not there."""
+    if isinstance(node, list):
+        for index, item in enumerate(cast("list[object]", node)):
+            yield from _dangling(item, root, f"{path}[{index}]")
+    if not isinstance(node, dict):
+        return
+    mapping = cast("dict[str, Any]", node)
+    if "$id" in mapping:
+        return  # its references start elsewhere; they are followed when arguments are checked
+    for key, value in mapping.items():
+        if key == "$ref" and isinstance(value, str):
+            if value.startswith("#/") and not _leads_somewhere(value, root):
+                yield f"{path}.$ref", f"{value!r} leads nowhere: the schema does not hold it"
+            elif not value.startswith("#"):
+                yield f"{path}.$ref", f"{value!r} leads out of the schema, and nothing is fetched"
+        elif key not in _DATA:
+            yield from _dangling(value, root, f"{path}.{key}")
+
+
+def _leads_somewhere(pointer: str, root: object) -> bool:
+    from urllib.parse import unquote
+
+    at: Any = root
+    for part in unquote(pointer[2:]).split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(at, dict) and key in at:
+            at = cast("dict[str, Any]", at)[key]
+        elif isinstance(at, list) and key.isdecimal() and int(key) < len(cast("list[Any]", at)):
+            at = cast("list[Any]", at)[int(key)]
+        else:
+            return False
+    return True
+
+
+_TIME = r"\d\d:\d\d:\d\d(\.\d{1,9})?(Z|z|[+-]\d\d:\d\d)"
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]" + _TIME)
+
+
+def _is_date_time(value: object) -> bool:
+    if not isinstance(value, str):
+        return True
+    datetime.datetime.fromisoformat(value.upper())
+    return _RFC3339.fullmatch(value) is not None
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, str):
+        return True
+    datetime.time.fromisoformat(value.upper())
+    return re.fullmatch(_TIME, value) is not None

@@ -1,0 +1,1 @@
+"""The command line: section 10 of the contract."""

@@ -1,0 +1,250 @@
+"""`harness check`: every rule, one line each, and silence where nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness_core.cli.check_texts import _describe_invisible
+
+from .conftest import Run
+
+Write = Callable[..., None]
+
+START = """
+inject = ["system_prompt"]
+def apply(ctx):
+    sp = ctx.system_prompt
+"""
+
+RULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "unknown variable": (
+        '    sp.variable("model", "m")\n    sp.section("a", "x {{modle}}", order=1)\n',
+        {"rule": "unknown-variable", "where": "p.py:6", "plugin": "p", "says": "mean"},
+    ),
+    "valueless variable": (
+        '    sp.variable("cwd", lambda: None)\n    sp.context("a", "{{cwd}}", order=1)\n',
+        {"rule": "missing-variable", "where": "p.py:6", "says": '"{{cwd}}" has no value'},
+    ),
+    "malformed reference": (
+        '    sp.section("a", "{{ model }}", order=1)\n',
+        {"rule": "malformed-reference", "where": "p.py:5", "says": "{{ model }}"},
+    ),
+    "duplicate tools": (
+        '    sp.tools(lambda: [{"name": "t"}])\n    sp.tools(lambda: [{"name": "t"}])\n',
+        {"rule": "duplicate-tool", "where": "p.py:6", "says": "from plugin \"p\" at p.py:5 and"},
+    ),
+    "order tie": (
+        '    sp.section("a", "A", order=7)\n    sp.section("b", "B", order=7.0)\n',
+        {"rule": "order-tie", "where": "p.py:6", "says": 'sections "a" of p and "b" of p'},
+    ),
+    "hidden tool in a text": (
+        ('    from harness_core.prompt import ToolProviderResult\n'
+        '    sp.tools(lambda: ToolProviderResult([], ["edit_file"]))\n'
+        '    sp.section("a", "Call edit_file now.", order=1)\n'),
+        {"rule": "hidden-tool", "where": "p.py:7", "says": "names the tool edit_file"},
+    ),
+    "hidden tool in a description": (
+        ('    from harness_core.prompt import ToolProviderResult, ToolSchema\n'
+        '    tools = [ToolSchema("read", "Use `edit-file` instead.")]\n'
+        '    sp.tools(lambda: ToolProviderResult(tools, ["read", "edit-file"]))\n'),
+        {"rule": "hidden-tool", "where": "p.py:7", "says": 'description of tool "read"'},
+    ),
+    "failed contribution": (
+        '    sp.section("a", lambda: 1 / 0, order=1, optional=True)\n',
+        {"rule": "failed-contribution", "where": "p.py:5", "says": "ZeroDivisionError"},
+    ),
+    "volatile text": (
+        ('    import itertools\n    count = itertools.count()\n'
+        '    sp.section("a", lambda: str(next(count)), order=1)\n'
+        '    sp.section("b", "B", order=2)\n'),
+        {"rule": "volatile", "where": "p.py:7", "says": 'stands before "b"'},
+    ),
+    "volatile variable": (
+        ('    import itertools\n    count = itertools.count()\n'
+        '    sp.variable("n", lambda: str(next(count)))\n    sp.section("a", "{{n}}", order=1)\n'
+        '    sp.section("b", "B", order=2)\n'),
+        {"rule": "volatile", "where": "p.py:8", "says": 'section "a" differs'},
+    ),
+    "volatile tools": (
+        ('    import itertools\n    count = itertools.count()\n'
+        '    sp.tools(lambda: [{"name": "t", "description": str(next(count))}])\n'),
+        {"rule": "volatile", "where": "p.py:7", "says": "the tools differ"},
+    ),
+    "invisible characters": (
+        '    sp.section("a", "so\\u00adft \\u200b and \\U000e0041", order=1)\n',
+        {"rule": "invisible-characters", "where": "p.py:5",
+         "says": "U+00AD at offset 2, U+200B at offset 6, U+E0041 at offset 12"},
+    ),
+    "failing assembly": (
+        '    sp.section("a", lambda: 1 / 0, order=1)\n',
+        {"rule": "assembly", "where": "p.py:5", "plugin": None, "says": "ZeroDivisionError"},
+    ),
+    "two complete sections": (
+        ('    sp.section("a", "A", order=1, complete=True)\n'
+        '    sp.section("b", "B", order=2, complete=True)\n'),
+        {"rule": "assembly", "where": None, "plugin": None, "says": '"a", "b"'},
+    ),
+    "raising body": (
+        '    raise ValueError("no")\n',
+        {"rule": "plugin", "where": "harness.yaml:1:9", "says": "ValueError: no (p.py:5)"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_finds_its_fault(write: Write, harness: Run, name: str) -> None:
+    """Alone, with scope, plugin and place; the exit code is 1."""
+    body, expected = RULES[name]
+    write(manifest="- name: ./p.py\n", p=START + body)
+    ended = harness("check", "harness.yaml", "--json", "--interval", "0")
+    assert ended.code == 1
+    (found,) = ended.data
+    assert set(found) == {"rule", "scope", "plugin", "where", "message"}
+    assert expected.pop("says") in found.pop("message")
+    assert found == {"scope": "global", "plugin": "p", **expected}
+
+
+SILENT = {
+    "nothing": "    pass\n",
+    "different orders": '    sp.section("a", "A", order=7)\n    sp.section("b", "B", order=8)\n',
+    "a tie with nothing": '    sp.section("a", "A", order=7)\n    sp.section("b", "", order=7)\n',
+    "a volatile text at the end": (
+        '    import itertools\n    count = itertools.count()\n'
+        '    sp.section("a", "A", order=1)\n'
+        '    sp.section("b", lambda: str(next(count)), order=2)\n'
+    ),
+    "a volatile context": (
+        '    import itertools\n    count = itertools.count()\n'
+        '    sp.context("b", lambda: str(next(count)), order=2)\n'
+    ),
+    "a shown tool": (
+        '    sp.tools(lambda: [{"name": "read"}])\n    sp.section("a", "Call `read`.", order=1)\n'
+    ),
+    "a part of a word": (
+        '    from harness_core.prompt import ToolProviderResult\n'
+        '    sp.tools(lambda: ToolProviderResult([], ["read"]))\n'
+        '    sp.section("a", "You are ready to re-read and read-on, reader_s.", order=1)\n'
+    ),
+    "a word in data": (
+        '    from harness_core.prompt import ToolProviderResult\n'
+        '    sp.tools(lambda: ToolProviderResult([], ["read"]))\n'
+        '    sp.section("a", "Please read this. {{ braces }}", order=1, literal=True)\n'
+    ),
+    "guidance that goes with its tool": (
+        '    from harness_core.prompt import ToolProviderResult\n'
+        '    sp.tools(lambda: ToolProviderResult([], ["read"]))\n'
+        '    sp.section("a", "Call `read`.", order=1, requires_tools=("read",))\n'
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_right_is_not_reported(write: Write, harness: Run, name: str) -> None:
+    """The exit code is 0."""
+    write(manifest="- name: ./p.py\n", p=START + SILENT[name])
+    ended = harness("check", "harness.yaml", "--json", "--interval", "0")
+    assert (ended.code, ended.data) == (0, [])
+
+
+ROWS = {
+    "unknown plugin": ("- name: nobody\n", "plugin", "harness.yaml:1:9"),
+    "bad config": ("- {name: persona, config: {txt: 1}}\n", "config", "harness.yaml:1:28"),
+    "bad tool order": (
+        "- {name: system_prompt, config: {tool_order: [a]}}\n", "tool-order", "harness.yaml:1:10",
+    ),
+    "unknown tool in the order": (
+        "- {name: system_prompt, config: {tool_order: [a, <unlisted-tools>]}}\n",
+        "tool-order", None,
+    ),
+    "waiting": ("- {name: workspace, inject: db}\n", "waiting", "harness.yaml:1:10"),
+    "a faulty file": ("- nme: x\n", "manifest", "harness.yaml:1:3"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_faulty_rows_are_found(write: Write, harness: Run, name: str) -> None:
+    """Also where nothing could be mounted at all: JSON is printed all the same."""
+    manifest, rule, where = ROWS[name]
+    write(manifest=manifest)
+    ended = harness("check", "harness.yaml", "--json")
+    assert ended.code == 1
+    found = {(one["rule"], one["where"]) for one in ended.data}
+    assert (rule, where) in found or (where is None and rule in {one for one, _ in found})
+
+
+def test_every_scope_is_checked_and_an_inherited_fault_is_said_once(
+    write: Write, harness: Run
+) -> None:
+    """In the outermost scope that shows it."""
+    manifest = """
+    - name: ./p.py
+    - name: agents
+      config:
+        agents:
+          a: {persona: "{{nobody}}"}
+          b: {parent: a}
+          c: {}
+    """
+    write(manifest=manifest, p=START + '    sp.section("s", "{{nowhere}}", order=5)\n')
+    found = harness("check", "harness.yaml", "--json").data
+    assert [(one["scope"], one["rule"]) for one in found] == [
+        ("global", "unknown-variable"), ("a", "unknown-variable"),
+    ]  # fmt: skip
+
+
+def test_a_tool_of_one_agent_is_hidden_from_the_others(write: Write, harness: Run) -> None:
+    """Guidance that stands where the tool does not is found, in that scope."""
+    manifest = """
+    - name: ./p.py
+    - name: agents
+      config:
+        agents:
+          worker: {plugins: [{name: './p.py:tool'}]}
+          talker: {persona: "Call `run_it` when you are done."}
+    """
+    tool = """
+def tool(ctx):
+    ctx.system_prompt.tools(lambda: [{"name": "run_it"}])
+tool.inject = ["system_prompt"]
+"""
+    write(manifest=manifest, p=START + "    pass\n" + tool)
+    (found,) = harness("check", "harness.yaml", "--json").data
+    assert (found["rule"], found["scope"], found["plugin"]) == ("hidden-tool", "talker", "agents")
+
+
+def test_people_get_one_line_a_fault_and_a_sum(write: Write, harness: Run) -> None:
+    """With the place first, so that editors find it."""
+    write(manifest="- name: ./p.py\n", p=START + '    sp.section("a", "{{x}} {{ y }}", order=1)\n')
+    ended = harness("check", "harness.yaml")
+    lines = ended.out.splitlines()
+    assert ended.code == 1
+    assert lines[0].startswith("p.py:5: unknown-variable (scope global, plugin p): unknown prompt")
+    assert lines[1:] == ["1 fault in 1 scope"]
+    write(manifest="[]\n")
+    assert harness("check", "harness.yaml").out == "no fault in 1 scope\n"
+
+
+def test_the_clock_is_given_time_to_move_on(write: Write, harness: Run) -> None:
+    """A text that changes every second is found, since the assemblies lie a second apart."""
+    body = '    import time\n    sp.section("a", lambda: str(int(time.monotonic())), order=1)\n'
+    write(manifest="- name: ./p.py\n", p=START + body + '    sp.section("b", "B", order=2)\n')
+    (found,) = harness("check", "harness.yaml", "--json").data
+    assert found["rule"] == "volatile"
+
+
+@pytest.mark.parametrize(
+    "text", ["👩\u200d💻", "\u0645\u06cc\u200c\u062e\u0648", "plain", "tab\tand\nline", "❤\ufe0f"]
+)
+def test_characters_that_join_what_they_are_written_for_are_fine(text: str) -> None:
+    """Families of emoji, and scripts that need joiners."""
+    assert _describe_invisible(text) == ""
+
+
+def test_many_invisible_characters_are_counted() -> None:
+    """The first five are named."""
+    said = _describe_invisible("x\u200d" * 12)
+    assert said.startswith("U+200D at offset 1, ")
+    assert said.endswith(" and 7 more")

@@ -1,0 +1,1 @@
+"""The kernel, sentence by sentence: sections 2 and 3 of the contract."""

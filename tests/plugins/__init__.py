@@ -1,0 +1,1 @@
+"""The first-party plugins: section 12 of the contract."""

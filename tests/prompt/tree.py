@@ -1,0 +1,39 @@
+"""A live tree with a system prompt in it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from harness_core import Context
+from harness_core.prompt import PromptAssembly, SystemPrompt, render_prompt
+
+
+class Key:
+    """A scope key with a name."""
+
+    def __init__(self, name: str = "key") -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+@asynccontextmanager
+async def live(**config: Any) -> AsyncIterator[tuple[Context, SystemPrompt]]:
+    """Open a tree with a `SystemPrompt` that contributes no text of its own."""
+    config.setdefault("include_harness_identity", False)
+    async with Context() as root:
+        await root.plugin(SystemPrompt, config)
+        yield root, root[SystemPrompt]
+
+
+def names(items: list[Any]) -> list[str]:
+    """Return the names of assembled parts, without the built-in persona."""
+    return [item.name for item in items if item.name != "deployment:persona"]
+
+
+def texts(assembly: PromptAssembly) -> list[str]:
+    """Return the rendered sections."""
+    return render_prompt(assembly).split("\n\n")

@@ -1,0 +1,1 @@
+"""Scopes, sentence by sentence: section 4 of the contract."""

@@ -1,0 +1,1 @@
+"""The testing kit: section 11 of the contract."""
