@@ -9,11 +9,11 @@ from .kernel.context import Context as Context
 from .kernel.context import override as override
 from .kernel.effects import Effect as Effect
 from .kernel.effects import EffectInfo as EffectInfo
-from .kernel.events import Event as Event
 from .kernel.fiber import Fiber as Fiber
 from .kernel.lifecycle import FiberState as FiberState
+from .kernel.listeners import Event as Event
 from .kernel.plugin import inject as inject
-from .kernel.services import Service as Service
+from .kernel.service import Service as Service
 from .scopes import AnonymousEntries as AnonymousEntries
 from .scopes import NamedEntries as NamedEntries
 from .scopes import Scope as Scope

@@ -70,9 +70,8 @@ def _rows(session: Session) -> Iterator[Finding]:
         yield Finding("plugin", GLOBAL, name, where, error.message)
     for fiber, fault in session.failed():
         yield finding_of_fault(_rule_of(fiber.error), fiber.name, fault)
-    for fiber in session.busy:
-        message = f"fiber {fiber.path} is still {fiber.state.value}"
-        yield Finding("plugin", GLOBAL, fiber.name, None, message)
+    for fiber, fault in session.unfinished():
+        yield finding_of_fault("plugin", fiber.name, fault)
     for waiting in session.waiting():
         place = str(waiting.entry.place_of("name"))
         yield Finding("waiting", GLOBAL, waiting.fiber.name, place, str(waiting))

@@ -219,7 +219,10 @@ def _show(app: Application, pairs: list[Pair], explain: bool, svg: str | None, c
 
     show(app.output())
     if svg is not None:
-        Path(svg).write_text(draw(show, f"harness prompt {config}"), encoding="utf-8")
+        try:
+            Path(svg).write_text(draw(show, f"harness prompt {config}"), encoding="utf-8")
+        except OSError as error:
+            raise Faulty([Fault(f"cannot be written: {error.strerror}", svg)]) from error
 
 
 def _warn(app: Application, session: Session, pairs: list[Pair]) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import attrs
 
+from .. import Context, Fiber, FiberState
 from ..app import DEFAULT_PLUGINS, Application
 from ..errors import HarnessError, closest
-from ..kernel.context import Context
-from ..kernel.fiber import Fiber
-from ..kernel.lifecycle import FiberState
 from ..loader import Loader, Waiting, find_waiting, raised_at, settle, walk_fibers
 from ..prompt import PromptAssembly, SystemPrompt
 from ..scopes import scope_chain_of
@@ -58,8 +56,14 @@ class Session:
         """Return what could not be mounted, what failed, and what is not done loading."""
         faults = [Fault.of_manifest(error) for error in self.loader.refused.values()]
         faults += [fault for _, fault in self.failed()]
-        faults += [Fault(f"fiber {fiber.path} is still {fiber.state.value}") for fiber in self.busy]
-        return faults
+        return [*faults, *(fault for _, fault in self.unfinished())]
+
+    def unfinished(self) -> Iterator[tuple[Fiber, Fault]]:
+        """Yield every fiber that is not done loading, with the place of its row."""
+        for fiber in self.busy:
+            mounted = self.loader.mounted.get(fiber)
+            where = str(mounted.entry.place_of("name")) if mounted is not None else None
+            yield fiber, Fault(f"fiber {fiber.path} is still {fiber.state.value}", where)
 
     def failed(self) -> Iterator[tuple[Fiber, Fault]]:
         """Yield every failed fiber with its fault."""

@@ -8,9 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from ..kernel.effects import EffectInfo
-from ..kernel.fiber import Fiber
-from ..kernel.lifecycle import FiberState
+from .. import EffectInfo, Fiber, FiberState
 from .payload import scope_name, written_at
 from .safe import one_line
 from .session import Session

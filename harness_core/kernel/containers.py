@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ..errors import PluginError
-from .services import refuse_provider
+from .providers import refuse_provider
 
 if TYPE_CHECKING:
     from .context import Context

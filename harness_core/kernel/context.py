@@ -13,78 +13,32 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 import anyio
 
 from ..errors import ConfigError, PluginError, ServiceAccessError, ServiceConflictError
+from .access import read_service
 from .effects import Effect, unwind
-from .events import Bus, Event, Target
 from .fiber import Fiber
+from .hosting import enter, enter_now
+from .injection import Injection
+from .kernel import Getter, Kernel, Setter
 from .lifecycle import FiberState
+from .listeners import Event, Target
 from .mount import Mount, Running, UpdateHandler
 from .plugin import read_plugin
-from .services import (
-    Binding,
-    Injection,
-    Key,
-    Override,
-    Service,
-    Services,
-    Slot,
-    key_of,
-    read_inject,
-)
-from .setup import absorb, accepts, class_of, enter, enter_now
+from .service import Key, Service, key_of, read_inject
+from .services import Override, Slot
+from .setup import absorb
+from .signatures import accepts, class_of
 from .steps import run_steps
-from .tree import Tree
 
 __all__ = ["Context", "override"]
 
 S = TypeVar("S", bound=Service)
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-Getter = Callable[["Context"], Any]
-Setter = Callable[["Context", Any], None]
-
-
-class Kernel:
-    """What all contexts of one tree share."""
-
-    def __init__(self) -> None:
-        self.tree = Tree()
-        self.services = Services(self.tree)
-        self.bus = Bus({"fiber/state": self._watch_states, "service/change": self._watch_services})
-        self.accessors: dict[str, tuple[Getter, Setter | None]] = {}
-        self.watched_files: dict[Path, list[Fiber]] = {}
-        """Which fibers have read which files, and load again when they change."""
-        self.at_close: dict[object, Callable[[], object]] = {}
-        self._reporting = False
-        self.tree.on_error = self._failed
-
-    # States and services change often, and are seldom listened to.
-
-    def _watch_states(self, heard: bool) -> None:
-        self.tree.on_state = self._state_changed if heard else None
-
-    def _watch_services(self, heard: bool) -> None:
-        self.services.on_change = self._service_changed if heard else None
-
-    def _state_changed(self, fiber: Fiber, old: FiberState) -> None:
-        self.bus.emit("fiber/state", (fiber, old), None)
-
-    def _failed(self, fiber: Fiber, error: BaseException) -> None:
-        if self._reporting or not self.bus.heard("fiber/error"):
-            return  # a listener of errors that raises has been logged, and is not told of itself
-        self._reporting = True
-        try:
-            self.bus.emit("fiber/error", (fiber, error), None)
-        finally:
-            self._reporting = False
-
-    def _service_changed(self, key: str, fiber: object) -> None:
-        self.bus.emit("service/change", (key, fiber), None)
 
 
 class Context:
@@ -103,9 +57,9 @@ class Context:
     tag: object | None
     """The key of the nearest scope, or None."""
     kernel: Kernel
-    _realms: dict[str, object]
+    realms: dict[str, object]
     _intercepts: dict[str, tuple[Mapping[str, Any], ...]]
-    _acts_for: tuple[Context, ...]
+    acts_for: tuple[Context, ...]
 
     __iter__ = None  # __getitem__ is for services, not a sequence
 
@@ -117,9 +71,9 @@ class Context:
             parent=None,
             tag=None,
             kernel=kernel,
-            _realms={},
+            realms={},
             _intercepts={},
-            _acts_for=(),
+            acts_for=(),
         )
         fiber.ctx = self
 
@@ -131,9 +85,9 @@ class Context:
             parent=self,
             tag=own["tag"],
             kernel=own["kernel"],
-            _realms=own["_realms"],
+            realms=own["realms"],
             _intercepts=own["_intercepts"],
-            _acts_for=own["_acts_for"],
+            acts_for=own["acts_for"],
         )
         if changes:
             derived.__dict__.update(changes)
@@ -229,7 +183,7 @@ class Context:
             fiber.requirements = None
         if not wanted:
             return
-        services, realms = self.kernel.services, self._realms
+        services, realms = self.kernel.services, self.realms
         slots: dict[str, Slot] = {}
         for key, config in wanted.items():
             slots[key] = services.slot(key, realms.get(key))
@@ -385,17 +339,17 @@ class Context:
 
     def check_free(self, key: str) -> None:
         """Raise ServiceConflictError if the key is taken in this realm."""
-        slot = self.kernel.services.peek(key, self._realms.get(key))
+        slot = self.kernel.services.peek(key, self.realms.get(key))
         if slot is not None and slot.binding is not None:
             raise ServiceConflictError(key, slot.binding.fiber.path)
 
     def service_slot(self, key: str) -> Slot:
-        return self.kernel.services.slot(key, self._realms.get(key))
+        return self.kernel.services.slot(key, self.realms.get(key))
 
     def get(self, key: Key) -> Any:
         """Return the service `key` as seen from here, or None if it is not available."""
         name = key_of(key)
-        slot = self.kernel.services.peek(name, self._realms.get(name))
+        slot = self.kernel.services.peek(name, self.realms.get(name))
         found = slot.find(self) if slot is not None else None
         return found.read(self) if found is not None and found.available else None
 
@@ -406,14 +360,14 @@ class Context:
     def __getitem__(self, key: Any) -> Any:
         name = key if isinstance(key, str) else key_of(key)
         cached = self.__dict__.get(name)
-        return cached if isinstance(cached, Service) else self._read(name)
+        return cached if isinstance(cached, Service) else read_service(self, name)
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what is neither a method nor a service this context has read before.
         if name.startswith("_"):
             raise AttributeError(name)
         accessor = self.kernel.accessors.get(name)
-        return accessor[0](self) if accessor is not None else self._read(name)
+        return accessor[0](self) if accessor is not None else read_service(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         accessor = self.kernel.accessors.get(name)
@@ -424,66 +378,11 @@ class Context:
             )
         accessor[1](self, value)
 
-    def _read(self, key: str) -> Any:
-        slot = self.kernel.services.peek(key, self._realms.get(key))
-        allowed, held = self._access(key, slot)
-        if not allowed:
-            self._refuse(key, slot)
-        found = slot.find(self) if slot is not None else None
-        if found is None:
-            found = held
-        if found is not None and (found is held or found.available or self._provides(found)):
-            return found.read(self)
-        raise ServiceAccessError(
-            key,
-            self.fiber,
-            f'service "{key}" is not available to fiber "{self.fiber.path}": '
-            + ("nobody provides it" if slot is None else "its provider is gone or not active")
-            + f"; provided here: {', '.join(self.kernel.services.keys()) or '(none)'}",
-        )
-
-    def _access(self, key: str, slot: Slot | None) -> tuple[bool, Binding | Override | None]:
-        """Return whether this context may read `key`, and what its injector was given."""
-        for ctx in (self, *self._acts_for):
-            fiber: Fiber | None = ctx.fiber
-            free = True
-            while fiber is not None:
-                needs = fiber.requirements
-                if isinstance(needs, Injection) and key in needs.slots:
-                    return True, needs.taken.get(key) if slot is needs.slots[key] else None
-                if key in fiber.services:
-                    return True, None
-                free = free and fiber.transparent
-                if fiber.parent is None and free:
-                    return True, None
-                fiber = fiber.parent
-        return False, None
-
-    def _provides(self, found: Binding | Override) -> bool:
-        return isinstance(found, Binding) and any(
-            ctx.fiber is found.fiber for ctx in (self, *self._acts_for)
-        )
-
-    def _refuse(self, key: str, slot: Slot | None) -> NoReturn:
-        if slot is None or slot.binding is None:
-            from ..errors import closest
-
-            guess = closest(key, [*self.kernel.services.keys(), *dir(Context)])
-            if guess is not None:
-                raise ServiceAccessError(
-                    key,
-                    self.fiber,
-                    f'fiber "{self.fiber.path}" reads "{key}", which it does not inject and '
-                    f'nobody provides; did you mean "{guess}"? Otherwise add '
-                    f'inject = ["{key}"] to the plugin.',
-                )
-        raise ServiceAccessError(key, self.fiber)
-
     def acting_for(self, home: Context) -> Context:
         """Return this context with leave to read what `home` may read (section 2, "acts for")."""
         if home.fiber is self.fiber:
             return self
-        return self._derive(_acts_for=(*self._acts_for, home))
+        return self._derive(acts_for=(*self.acts_for, home))
 
     def recheck(self, key: Key) -> None:
         """Let the consumers of a service look at its `check()` again: call it when that changes."""
@@ -494,7 +393,7 @@ class Context:
         """Return a context with a slot of its own for `key`; one `label` shares one slot."""
         name = key_of(key)
         realm: object = object() if label is None else ("label", label)
-        return self._derive(_realms={**self._realms, name: realm})
+        return self._derive(realms={**self.realms, name: realm})
 
     def intercept(self, key: Key, config: Mapping[str, Any]) -> Context:
         """Return a context for which the service `key` sees `config` on top of outer layers."""

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from ..errors import SelfDisposalError
+from .completion import SPENT, Completion
+from .jobs import Job
 from .places import Label, Places
-from .steps import SPENT, Completion, Job, Step, Steps, run_steps
+from .steps import Step, Steps, run_steps
 
 if TYPE_CHECKING:
     from .fiber import Fiber

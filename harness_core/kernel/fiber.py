@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from ..errors import InactiveFiberError, SelfDisposalError, safe_repr
+from .completion import Completion
 from .effects import (
     Effect,
     EffectInfo,
@@ -26,11 +27,12 @@ from .effects import (
     text_of,
     unwind,
 )
+from .jobs import Job, logger
 from .lifecycle import MOVES, OPEN_STATES, FiberState
 from .places import Label, Places
 from .setup import absorb
-from .steps import Completion, Job, Step, Steps, run_steps
-from .tree import Tree, logger
+from .steps import Step, Steps, run_steps
+from .tree import Tree
 
 __all__ = ["Fiber", "Requirements"]
 

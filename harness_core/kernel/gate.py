@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..errors import SwapTimeoutError
-from .steps import Completion, Job
+from .completion import Completion
+from .jobs import Job
 
 if TYPE_CHECKING:
     from .tree import Owner, Tree

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ConfigError, PluginError
 from .config import structure
-from .services import Key, Service, read_inject
-from .setup import accepts
+from .service import Key, Service, read_inject
+from .signatures import accepts
 
 if TYPE_CHECKING:
     from .context import Context

@@ -10,126 +10,26 @@ Contract: section 2, "Services", "Inject", "Realms" and "dependency-injector" (b
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import PluginError, ServiceConflictError
+from ..errors import ServiceConflictError
 from .effects import Effect
 from .fiber import Fiber
 from .lifecycle import FiberState
-from .setup import class_name
+from .providers import is_provider, refuse_provider, resolve_provider
+from .service import Service
 from .steps import Steps
 
 if TYPE_CHECKING:
     from .context import Context
+    from .injection import Injection
 
-__all__ = ["Binding", "Injection", "Key", "Service", "Services", "Slot", "key_of", "read_inject"]
+__all__ = ["Binding", "Override", "Services", "Slot"]
 
-Key: TypeAlias = "str | type[Service]"
 
 ServiceListener: TypeAlias = Callable[[str, object], None]
-
-
-class Service:
-    """Base of a capability that plugins share, published under `key`.
-
-        class Database(Service, key="database"):
-            def __init__(self, ctx, config): ...
-
-    Mounting the class publishes an instance. `setup`, if the class has it, runs before that like
-    a plugin body. What a consumer reads is the same object seen from the consumer's context:
-    it shares all attributes, and `self.ctx` is the caller's context, so that what a method
-    registers belongs to the caller. `self.home` is the provider's own context.
-
-    Attributes live in one `__dict__` that all views share; a subclass must not add `__slots__`.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "_bridge", "_caller")
-
-    key: ClassVar[str] = ""
-    home: Context
-    _caller: Context
-    _bridge: Context | None
-
-    def __init_subclass__(cls, *, key: str | None = None, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        if key is not None:
-            cls.key = key
-        if cls.__dict__.get("__slots__"):
-            raise PluginError(
-                f"service {cls.__name__} has __slots__: the views of a service share one __dict__. "
-                "Leave __slots__ out; with attrs, use @attrs.define(slots=False)."
-            )
-
-    @property
-    def ctx(self) -> Context:
-        """The context of whoever called, which may also read what this service injects."""
-        bridge = self._bridge
-        if bridge is None:
-            bridge = self._bridge = self._caller.acting_for(self.home)
-        return bridge
-
-    def provided_by(self, ctx: Context) -> None:
-        """Make `ctx` the service's home. Called once, before anybody sees it."""
-        self._caller = self._bridge = self.home = ctx
-
-    def seen_from(self, ctx: Context) -> Any:
-        """Return this service as seen from `ctx`: same attributes, other caller."""
-        view = object.__new__(type(self))
-        view.__dict__ = self.__dict__
-        view._caller = ctx
-        view._bridge = None
-        return view
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Service) and self.__dict__ is other.__dict__
-
-    def __hash__(self) -> int:
-        return id(self.__dict__)
-
-
-def key_of(key: Key) -> str:
-    """Return the name of a key given as a name or as a service class."""
-    if isinstance(key, str):
-        name = key
-    else:
-        name = getattr(key, "key", None) or ""
-        if not isinstance(name, str) or not name:
-            raise PluginError(
-                f"{key!r} is no service key: expected a name, or a Service class declared with "
-                'key="..."'
-            )
-    if not name.isidentifier() or name.startswith("_"):
-        raise PluginError(f"service key {name!r} must be an identifier that starts with a letter")
-    return name
-
-
-def read_inject(inject: object) -> dict[str, Mapping[str, Any] | None]:
-    """Return what a plugin injects as keys with their intercept config.
-
-    Accepts one key, an iterable of keys, or a mapping from keys to intercept config.
-    """
-    if inject is None:
-        return {}
-    if isinstance(inject, str | type):
-        return {key_of(inject): None}
-    if isinstance(inject, Mapping):
-        mapping = cast("Mapping[Key, object]", inject)
-        found: dict[str, Mapping[str, Any] | None] = {}
-        for key, config in mapping.items():
-            if config is not None and not isinstance(config, Mapping):
-                raise PluginError(
-                    f"inject maps service keys to intercept config (a mapping or None), but "
-                    f"{key!r} is mapped to {config!r}; to inject several services, use a list: "
-                    'inject = ["database", "cache"]'
-                )
-            found[key_of(key)] = cast("Mapping[str, Any] | None", config)
-        return found
-    if isinstance(inject, Iterable):
-        return {key_of(key): None for key in cast("Iterable[Key]", inject)}
-    raise PluginError(f"inject is {inject!r}: expected keys, or a mapping of keys")
 
 
 _serials = itertools.count(1)
@@ -272,9 +172,6 @@ class Slot:
         return None
 
 
-_RUNNING = frozenset({FiberState.LOADING, FiberState.ACTIVE, FiberState.UNLOADING})
-
-
 class Override:
     """Another value for a key, for everything below one context, while the `with` block runs."""
 
@@ -316,93 +213,6 @@ class Override:
         if self.slot.binding is not None:
             self.slot.binding.forget_views()
         self.slot.changed(self.slot.binding)
-
-
-class Injection:
-    """What one fiber needs, and what it was given: the `Requirements` of the fiber."""
-
-    __slots__ = ("_failed_with", "ctx", "fiber", "slots", "taken")
-
-    def __init__(self, fiber: Fiber, ctx: Context, slots: dict[str, Slot]) -> None:
-        self.fiber = fiber
-        self.ctx = ctx
-        self.slots = slots
-        self.taken: dict[str, Binding | Override] = {}
-        self._failed_with: dict[str, int] = {}
-
-    def watch(self) -> None:
-        """Be told of changes, until `unwatch`."""
-        for slot in self.slots.values():
-            slot.consumers[self] = None
-
-    def unwatch(self) -> None:
-        """Stop being told."""
-        for slot in self.slots.values():
-            slot.consumers.pop(self, None)
-            slot.services.reclaim(slot)
-
-    def _find(self) -> dict[str, Binding | Override] | None:
-        found: dict[str, Binding | Override] = {}
-        for key, slot in self.slots.items():
-            binding = slot.find(self.ctx)
-            if binding is None or not binding.available:
-                return None
-            found[key] = binding
-        return found
-
-    def take(self) -> bool:
-        """Resolve all; True if all are there."""
-        found = self._find()
-        if found is None:
-            return False
-        self.taken = found
-        return True
-
-    def hold(self) -> bool:
-        """Whether what was taken is still what would be taken now.
-
-        Between a binding and an override there is no difference that matters: a read goes
-        through to whichever is in force.
-        """
-        found = self._find()
-        if found is None:
-            return False
-        for key, binding in found.items():
-            taken = self.taken.get(key)
-            overridden = isinstance(binding, Override) or isinstance(taken, Override)
-            if binding is not taken and not (overridden and taken is not None):
-                return False
-        self.taken = found
-        return True
-
-    def drop(self) -> None:
-        """Forget what was taken."""
-        self.taken = {}
-
-    def remember_failure(self) -> None:
-        """Forget what was taken, but for knowing it again: a failed fiber keeps nothing alive."""
-        self._failed_with = {key: found.serial for key, found in self.taken.items()}
-        self.taken = {}
-
-    def offer_others(self) -> bool:
-        """Whether all are there, and not the very ones of the failure."""
-        found = self._find()
-        return found is not None and self._failed_with != {
-            key: one.serial for key, one in found.items()
-        }
-
-    def uses(self, binding: Binding) -> bool:
-        """Whether the fiber was given `binding` and still runs on it."""
-        return self.taken.get(binding.slot.key) is binding and self.fiber.state in _RUNNING
-
-    def missing(self) -> list[str]:
-        """Return the keys that are not available."""
-        absent: list[str] = []
-        for key, slot in self.slots.items():
-            binding = slot.find(self.ctx)
-            if binding is None or not binding.available:
-                absent.append(key)
-        return absent
 
 
 class Services:
@@ -449,41 +259,3 @@ class Services:
         if fiber.state is FiberState.ACTIVE:
             binding.announce()
         return effect
-
-
-# Providers of dependency-injector, which is imported only when somebody uses it
-
-
-def is_provider(value: object) -> bool:
-    """Whether `value` is a provider of dependency-injector."""
-    module = sys.modules.get("dependency_injector.providers")
-    return module is not None and isinstance(value, module.Provider)
-
-
-def refuse_provider(provider: Any, key: str) -> None:
-    """Raise PluginError for a provider whose lifetime is not synchronous."""
-    from dependency_injector import providers
-
-    kinds = providers.Resource, providers.Coroutine
-    parts: Iterable[Any] = provider.traverse(types=kinds)
-    for part in (provider, *parts):
-        if not isinstance(part, kinds) and not part.is_async_mode_enabled():
-            continue
-        raise PluginError(
-            f'service "{key}": {class_name(part)} provides asynchronously or shuts down by '
-            "itself, in another task and in an order that cannot be trusted. Acquire it in the "
-            "plugin with `await ctx.enter(...)` and provide the value."
-        )
-
-
-def resolve_provider(provider: Any, key: str) -> Any:
-    """Return what a provider gives for one read."""
-    value = provider()
-    if hasattr(value, "__await__"):
-        if hasattr(value, "close"):
-            value.close()
-        raise PluginError(
-            f'service "{key}": its provider gave an awaitable. Acquire it in the plugin with '
-            "`await ctx.enter(...)` and provide the value."
-        )
-    return value

@@ -7,17 +7,18 @@ Contract: section 2, "Plugin forms".
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import PluginError
 from .effects import Effect, Owned, Site
-from .steps import Completion, Job, Step, Steps, discard
+from .hosting import enter, enter_now
+from .jobs import discard
 
 if TYPE_CHECKING:
     from .fiber import Fiber
 
-__all__ = ["absorb", "accepts", "class_name", "class_of", "enter", "enter_now"]
+__all__ = ["absorb"]
 
 _EXPECTED = (
     "expected nothing, a disposer (a callable), a context manager, an async context manager, "
@@ -124,124 +125,3 @@ class _Awaited:
     def close(self) -> None:
         """Give up a body that was never started."""
         discard(self.body)
-
-
-def class_of(value: object) -> Any:
-    """Return the class of something untyped, as untyped as that."""
-    return type(value)
-
-
-def class_name(value: object) -> str:
-    """Return the name of the class of something untyped, for messages."""
-    return type(value).__name__
-
-
-def enter_now(fiber: Fiber, manager: Any, label: str) -> object:
-    """Enter a synchronous context manager that `fiber` will leave at teardown."""
-    fiber.check_open()
-    cls = class_of(manager)
-    value: object = cls.__enter__(manager)
-
-    def leave() -> None:
-        cls.__exit__(manager, None, None, None)
-
-    fiber.own(leave, f"exit {label}")
-    return value
-
-
-async def enter(fiber: Fiber, manager: Any, label: str) -> object:
-    """Enter an asynchronous context manager in a task of its own, and return its value.
-
-    The same task leaves it, so that cancel scopes and task groups inside may be used by plugins:
-    they must be left by the task that entered them. Its crash while it is held fails the fiber.
-    """
-    hosted = _Hosted(fiber, manager, label)
-    return await hosted.entered()
-
-
-class _Hosted:
-    """An asynchronous context manager, held open by a task until it is released."""
-
-    def __init__(self, fiber: Fiber, manager: Any, label: str) -> None:
-        self.fiber = fiber
-        self.manager = manager
-        self.label = label
-        self.value: object = None
-        self.error: BaseException | None = None
-        self.is_entered = False
-        self.settled = Completion()
-        self.released = Completion()
-        self.effect = fiber.register(f"entered {label}", steps=self._leave)
-        self.job = Job(fiber, lambda: str(self.effect), self._hold, self._end)
-        fiber.tree.spawn(self.job.run)
-
-    async def _hold(self) -> None:
-        async with self.manager as value:
-            self.value = value
-            self.is_entered = True
-            self.settled.finish()
-            await self.released.wait()
-
-    def _leave(self) -> Steps:
-        if self.is_entered:
-            self.released.finish()
-        else:
-            self.job.cancel()
-        if not self.job.over.done:
-            yield Step(job=self.job)
-
-    def _end(self, error: BaseException | None) -> None:
-        self.effect.forget()
-        if not self.is_entered:
-            self.error = error or PluginError(f"entering {self.label} was cancelled")
-            self.settled.finish()
-        elif not self.released.done and not self.job.cancelled:
-            ended = PluginError(f"context manager {self.label} ended while it was held")
-            self.fiber.fail(error or ended, f"holding {self.label}")
-        elif error is not None:
-            self.fiber.report(error, f"leaving {self.label}")
-
-    async def entered(self) -> object:
-        try:
-            await self.settled.wait()
-        except BaseException:
-            self.effect.dispose()
-            raise
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-def accepts(function: Callable[..., object], count: int, *, required: bool = False) -> int:
-    """Return how many of `count` positional arguments a callable takes.
-
-    With `required`, a parameter whose default is not None does not count: in `lambda name=name:
-    ...` it holds a value, and asks for nothing. Raises PluginError if the callable needs more, or
-    keyword arguments that nobody would pass.
-    """
-    code = getattr(function, "__code__", None)
-    if code is not None and inspect.isfunction(function) and not code.co_flags & 0x0C:
-        defaults = function.__defaults__ or ()
-        needed = code.co_argcount - len(defaults)
-        if needed <= count and not code.co_kwonlyargcount:
-            asks = needed + sum(1 for default in defaults if default is None or not required)
-            return int(min(count, asks))
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return count
-    taken = 0
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            return count
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            if required and parameter.default not in (parameter.empty, None):
-                continue
-            if taken == count and parameter.default is parameter.empty:
-                raise PluginError(f"{function!r} needs more than {count} arguments")
-            taken = min(count, taken + 1)
-        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            raise PluginError(
-                f"{function!r} needs the keyword argument {parameter.name!r}, which is not passed"
-            )
-    return taken

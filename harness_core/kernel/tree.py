@@ -19,8 +19,9 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
 from ..errors import ForeignThreadError
+from .completion import Completion
 from .gate import Gate
-from .steps import Completion, Job, logger
+from .jobs import Job, logger
 
 __all__ = ["Owner", "Tree", "logger"]
 

@@ -11,13 +11,9 @@ from typing import Any
 
 import attrs
 
+from .. import Context, Effect, Fiber, FiberState, Service
 from ..errors import ConfigError, HarnessError, ManifestError, PluginError
-from ..kernel.context import Context
-from ..kernel.effects import Effect
-from ..kernel.fiber import Fiber
-from ..kernel.lifecycle import FiberState
 from ..kernel.plugin import PluginSpec, read_plugin
-from ..kernel.services import Service
 from .blame import raised_at
 from .manifest import Entry, Manifest, read_entries
 from .places import Place, located, place_at, plain

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import anyio
 
-from ..kernel.fiber import Fiber
-from ..kernel.lifecycle import FiberState
+from .. import Fiber, FiberState
 
 __all__ = ["settle", "walk_fibers"]
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import attrs
 
+from .. import Fiber, FiberState
 from ..errors import ManifestError
-from ..kernel.fiber import Fiber
-from ..kernel.lifecycle import FiberState
 from .manifest import Entry
 from .mount import Loader, MountedEntry, provided_by
 from .resolve import entry_points

@@ -15,8 +15,7 @@ import anyio
 
 from ..errors import AssemblyCancelled, ContributionError, MultipleCompleteSectionsError
 from ..kernel.events import Bus
-from ..kernel.steps import Driven, discard
-from ..kernel.tree import logger
+from ..kernel.jobs import Driven, discard, logger
 from ..scopes.scope import ScopeTarget
 from .entries import Entry
 from .model import (

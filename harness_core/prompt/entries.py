@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..errors import ContributionError, InvalidNameError, InvalidOrderError, safe_repr
 from ..kernel.effects import Effect, place_of
 from ..kernel.fiber import Fiber
-from ..kernel.setup import accepts
+from ..kernel.signatures import accepts
 from .model import Origin
 from .template import Template
 

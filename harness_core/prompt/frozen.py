@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 from ..errors import InvalidSchemaError
-from ..kernel.setup import class_of
+from ..kernel.signatures import class_of
 
 __all__ = ["EMPTY_PARAMETERS", "FrozenDict", "FrozenList", "freeze", "thaw"]
 

@@ -14,8 +14,8 @@ import attrs
 from ..errors import ContributionError, DuplicateRegistrationError, ServiceAccessError
 from ..kernel.context import Context
 from ..kernel.effects import Effect, calling_site
-from ..kernel.events import Event
-from ..kernel.services import Service
+from ..kernel.listeners import Event
+from ..kernel.service import Service
 from ..scopes.layers import NamedEntries
 from .assemble import run_assembly
 from .entries import Entry, text_entry, variable_entry

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from ..errors import ContributionError
-from ..kernel.events import Listener
+from ..kernel.listeners import Listener
 from .entries import Entry
 from .model import Origin, PromptAssembly, ToolSchema
 from .plan import Plan

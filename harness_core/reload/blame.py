@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Iterator
 from importlib.util import decode_source
 from types import TracebackType
@@ -11,13 +12,18 @@ from .errors import StagingError
 from .roots import Roots
 from .source import Failure
 
-__all__ = ["excerpt", "place_of", "staging_error"]
+__all__ = ["excerpt", "place_of", "staging_error", "without_machinery"]
+
+_HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_IMPORTLIB = os.path.join("importlib", "__init__.py")
 
 AROUND = 2
 """Lines to show before and after the one in question."""
 
 
-def staging_error(error: BaseException, failure: Failure, wanted: str, roots: Roots) -> StagingError:
+def staging_error(
+    error: BaseException, failure: Failure, wanted: str, roots: Roots
+) -> StagingError:
     """Return the error to raise for `error`, which came up while `wanted` was being imported."""
     importing = failure.importing if failure.error is error else []
     file, line = place_of(error, roots)
@@ -41,6 +47,17 @@ def place_of(error: BaseException, roots: Roots) -> tuple[str | None, int | None
         return error.filename, error.lineno
     places = [(file, line) for file, line in _frames(error.__traceback__) if roots.covers(file)]
     return places[-1] if places else (None, None)
+
+
+def without_machinery(error: BaseException) -> BaseException:
+    """Let the traceback of an error begin with the code that was imported."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not file.startswith((_HERE, "<frozen importlib")) and not file.endswith(_IMPORTLIB):
+            break
+        traceback = traceback.tb_next
+    return error.with_traceback(traceback)
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[str, int]]:

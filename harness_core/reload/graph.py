@@ -135,6 +135,8 @@ class ImportGraph:
 
     def begin(self, names: Iterable[str]) -> None:
         """Keep what these modules import from now on apart from what they imported before."""
+        if self._anew is not None:
+            raise RuntimeError("one set of staged modules at a time: settle or discard the other")
         self._anew = {name: Uses() for name in names}
 
     def end(self, *, replaced: bool) -> None:

@@ -13,6 +13,7 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib.abc import PathEntryFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import cache_from_source
 from types import CodeType, ModuleType
@@ -146,5 +147,5 @@ def forget_directories(roots: Roots) -> None:
             continue
         if finder is None or not os.path.isdir(place):
             sys.path_importer_cache.pop(place, None)
-        elif hasattr(finder, "invalidate_caches"):
+        elif isinstance(finder, PathEntryFinder):
             finder.invalidate_caches()

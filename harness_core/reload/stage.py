@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 
-from .blame import staging_error
+from .blame import staging_error, without_machinery
 from .graph import ImportGraph
 from .source import SourceLoader, find, forget_directories
 from .staged import MISSING, Attribute, Staged
@@ -69,18 +69,21 @@ class _Staging:
         forget_directories(self.graph.roots)
         try:
             self._take_out()
-            for self.wanted in self.names:
-                if self.wanted not in sys.modules:
-                    self._bring(self.wanted)
+            for name in self.names:
+                self.wanted = name
+                self._bring(name)
             return self._staged()
         except (Exception, SystemExit) as error:
-            raise staging_error(error, finder.failure, self.wanted, self.graph.roots) from error
+            fault = staging_error(error, finder.failure, self.wanted, self.graph.roots)
+            raise fault from without_machinery(error)
         finally:
             self._put_back()
             finder.look = None
             finder.failure.clear()
             if is_guest:
                 sys.meta_path.remove(finder)
+            # An error's frames lead here; the old modules must not live as long as it does.
+            self.before, self.attributes, self.names = {}, {}, {}
 
     def _take_out(self) -> None:
         for name in self.names:
@@ -95,7 +98,9 @@ class _Staging:
         """Remember what a package that stays has under the name of a module in it."""
         parent, _, child = name.rpartition(".")
         package = self.before.get(parent)
-        if package is None or parent in self.names or (parent, child) in self.attributes:
+        if not isinstance(package, ModuleType) or parent in self.names:
+            return
+        if (parent, child) in self.attributes:
             return
         old = vars(package).get(child, MISSING)
         self.attributes[parent, child] = Attribute(package, child, old, MISSING)
@@ -111,14 +116,14 @@ class _Staging:
             importlib.import_module(name)
             return
         parent = name.rpartition(".")[0]
-        file = vars(self.before[name]).get("__file__") if name in self.before else None
+        file = _scope_of(self.before.get(name)).get("__file__")
         if parent not in self.before and file is not None and os.path.isfile(file):
             self._bring_from(file, name)
 
     def _bring_from(self, file: str, name: str) -> None:
         """Import a module that was loaded from its place, and not found by its name."""
         loader = SourceLoader(name, file, self.graph.finder.failure)
-        places = vars(self.before[name]).get("__path__")
+        places: Iterable[str] | None = _scope_of(self.before[name]).get("__path__")
         spec = importlib.util.spec_from_file_location(
             name,
             file,
@@ -131,35 +136,43 @@ class _Staging:
         loader.exec_module(module)
 
     def _staged(self) -> Staged:
+        lasting = _lasting(sys.modules.keys() - self.before.keys())
         new: dict[str, Any] = dict.fromkeys(self.names, MISSING)
         for name, module in tuple(sys.modules.items()):
-            if self.before.get(name) is not module:
+            if self.before.get(name) is not module and _top(name) not in lasting:
                 new[name] = module
         old = {name: self.before.get(name, MISSING) for name in new}
         attributes = [
             attrs.evolve(one, new=vars(one.package).get(one.name, MISSING))
-            for one in self.attributes.values()
+            for (parent, _), one in self.attributes.items()
+            if _top(parent) not in lasting
         ]
-        return Staged(self.graph, old, new, [one for one in attributes if one.old is not one.new])
+        changed = [one for one in attributes if one.old is not one.new]
+        return Staged(self.graph, old, new, changed)
 
     def _put_back(self) -> None:
-        lasting = _lasting(name for name in sys.modules if name not in self.before)
+        lasting = _lasting(sys.modules.keys() - self.before.keys())
         for name, module in tuple(sys.modules.items()):
-            old = self.before.get(name)
-            if old is None and name.partition(".")[0] not in lasting:
+            if name in self.before:
+                if self.before[name] is not module:
+                    sys.modules[name] = self.before[name]
+            elif _top(name) not in lasting:
                 del sys.modules[name]
-            elif old is not None and old is not module:
-                sys.modules[name] = old
         for name, module in self.before.items():
-            if name not in sys.modules:
-                sys.modules[name] = module
+            sys.modules.setdefault(name, module)
         for (parent, child), one in self.attributes.items():
-            if parent.partition(".")[0] in lasting and one.old is MISSING:
-                continue
             if one.old is not MISSING:
                 setattr(one.package, child, one.old)
-            else:
+            elif _top(parent) not in lasting:
                 vars(one.package).pop(child, None)
+
+
+def _scope_of(module: object) -> dict[str, Any]:
+    return vars(module) if isinstance(module, ModuleType) else {}
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _lasting(appeared: Iterable[str]) -> set[str]:
@@ -169,11 +182,10 @@ def _lasting(appeared: Iterable[str]) -> set[str]:
     their import, and make the next one fail.
     """
     found: set[str] = set()
-    for name in tuple(appeared):
-        top = name.partition(".")[0]
+    for name in appeared:
         spec = getattr(sys.modules.get(name), "__spec__", None)
         if isinstance(getattr(spec, "loader", None), ExtensionFileLoader):
-            found.add(top)
+            found.add(_top(name))
     return found - sys.stdlib_module_names
 
 

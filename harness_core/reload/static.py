@@ -44,8 +44,8 @@ def _walk(node: ast.AST) -> Iterator[Import]:
         case ast.ImportFrom():
             yield Import(node.module or "", tuple(name.name for name in node.names), node.level)
         case ast.If() if _is_type_checking(node.test):
-            for child in node.orelse:
-                yield from _walk(child)
+            for statement in node.orelse:
+                yield from _walk(statement)
             return
         case ast.Call():
             yield from _called(node)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import resolve_name
+from typing import cast
 
 import attrs
 
@@ -105,5 +106,7 @@ def named_by(base: str, items: Sequence[str]) -> set[str]:
 
 
 def _listed_in(package: object) -> list[str]:
-    names = getattr(package, "__all__", ())
-    return [str(name) for name in names] if isinstance(names, list | tuple) else []
+    names: object = getattr(package, "__all__", ())
+    if not isinstance(names, list | tuple):
+        return []
+    return [str(name) for name in cast("list[object]", names)]

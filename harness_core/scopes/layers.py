@@ -12,8 +12,9 @@ from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 from ..kernel.context import Context
-from ..kernel.effects import Effect, Label
-from ..kernel.setup import accepts
+from ..kernel.effects import Effect
+from ..kernel.places import Label
+from ..kernel.signatures import accepts
 from .keys import chain_tags
 
 __all__ = ["AnonymousEntries", "Layer", "NamedEntries", "ScopedLayers"]

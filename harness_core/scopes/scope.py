@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ScopeError
+from ..kernel.completion import Completion
 from ..kernel.context import Context
-from ..kernel.steps import Completion
 from .keys import ScopeBinding, bind_scope_parent, chain_tags, is_weak, unlink
 
 __all__ = ["Scope", "ScopeTarget", "create_scope", "scope_of", "scope_target"]

@@ -24,9 +24,10 @@ from ..kernel.context import Context
 from ..kernel.fiber import Fiber
 from ..kernel.lifecycle import FiberState
 from ..kernel.plugin import read_plugin
-from ..kernel.services import Service
-from ..kernel.steps import Job
-from ..kernel.tree import Owner, logger
+from ..kernel.service import Service
+from ..kernel.jobs import Job
+from ..kernel.jobs import logger
+from ..kernel.tree import Owner
 from ..prompt import SystemPrompt
 from . import inside
 from .checkpoints import Checkpoints

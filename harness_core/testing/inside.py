@@ -20,7 +20,7 @@ import anyio
 from ..kernel import steps
 from ..kernel.context import Context
 from ..kernel.services import Slot
-from ..kernel.steps import Job
+from ..kernel.jobs import Job
 from ..scopes import keys
 
 __all__ = [

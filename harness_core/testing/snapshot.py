@@ -18,7 +18,7 @@ import attrs
 from ..kernel.context import Context
 from ..kernel.effects import EffectInfo
 from ..kernel.fiber import Fiber
-from ..kernel.services import Service
+from ..kernel.service import Service
 from ..scopes import AnonymousEntries, NamedEntries, ScopedLayers
 from . import inside
 

@@ -182,7 +182,7 @@ async def test_a_service_takes_nothing_a_context_or_context_and_config(arity: in
     ]
 
     class Clock(Service, key="clock"):
-        __init__ = inits[arity]  # type: ignore[assignment]
+        __init__ = inits[arity]
 
     async with Context() as root:
         await root.plugin(Clock)

@@ -415,7 +415,7 @@ async def test_the_inject_decorator(keys: tuple[object, ...]) -> None:
 
     def plugin(ctx: Context) -> None: ...
 
-    assert inject(*keys)(plugin) is plugin  # type: ignore[arg-type]
+    assert inject(*keys)(plugin) is plugin
     async with Context() as root:
         assert root.plugin(plugin).waiting_for == ["database"]
 
@@ -431,7 +431,7 @@ async def test_a_wrong_inject_is_refused_with_what_would_have_been_right(wrong: 
         with pytest.raises(PluginError, match=r"inject|key") as caught:
             root.plugin(plugin)
         with pytest.raises(PluginError):
-            inject(wrong)  # type: ignore[arg-type]
+            inject(wrong)
         if isinstance(wrong, dict):
             assert 'inject = ["database", "cache"]' in str(caught.value)
         assert root.fiber.children == ()

@@ -61,7 +61,7 @@ async def test_enter_raises_what_entering_raised_and_leaves_nothing() -> None:
     async with Context() as root:
         for manager in (broken(), broken_too()):
             with pytest.raises(LookupError, match="planned"):
-                await root.enter(manager)  # type: ignore[arg-type]
+                await root.enter(manager)
             assert root.fiber.effects() == []
 
 

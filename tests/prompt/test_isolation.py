@@ -116,7 +116,7 @@ async def test_changing_an_assembly_changes_neither_registry_nor_another_assembl
         first.contexts[0].text = "spoilt"
         first.variables["v"] = "spoilt"
         for parts in (first.sections, first.contexts, first.tools):
-            parts.clear()  # type: ignore[attr-defined]
+            parts.clear()
         assert await sp.assemble() == expected
 
 

@@ -194,7 +194,7 @@ async def test_a_timeout_cuts_an_optional_part_short() -> None:
 async def test_a_timeout_without_optional_fails_the_assembly() -> None:
     """With the owner's name."""
     async with live() as (_, sp):
-        sp.section("s", anyio.sleep_forever, order=1, timeout=0.01)  # type: ignore[call-overload]
+        sp.section("s", anyio.sleep_forever, order=1, timeout=0.01)
         with anyio.fail_after(5), pytest.raises(TimeoutError, match=r"0\.01 s") as caught:
             await sp.assemble()
         assert 'section "s"' in "\n".join(caught.value.__notes__)

@@ -149,7 +149,7 @@ async def test_what_an_async_provider_returns_is_not_awaited_again() -> None:
         return inner
 
     async with live() as (_, sp):
-        sp.section("s", outer, order=1)  # type: ignore[call-overload]
+        sp.section("s", outer, order=1)
         with pytest.raises(ContributionError, match=r'section "s".*coroutine'):
             await sp.assemble()
     inner.close()

@@ -285,7 +285,7 @@ async def test_a_provider_that_needs_more_than_the_context_is_refused() -> None:
     async with live() as (root, sp):
         effects = root.fiber.effects()
         with pytest.raises(TypeError, match="more than 1"):
-            sp.section("s", lambda a, b: "x", order=1)  # type: ignore[call-overload]
+            sp.section("s", lambda a, b: "x", order=1)
         assert root.fiber.effects() == effects
 
 

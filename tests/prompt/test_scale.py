@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,11 +27,14 @@ async def calls_in(work: Callable[[], Awaitable[object]]) -> int:
         if event in ("call", "c_call"):
             count += 1
 
+    gc.collect()
+    gc.disable()  # a collection would call what it finds
     sys.setprofile(profile)
     try:
         await work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

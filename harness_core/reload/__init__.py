@@ -1,0 +1,28 @@
+"""Hot reload: changed files in, swapped plugins out, and nothing lost on the way.
+
+    roots      which files count
+    hooks, source, static, uses, view, graph
+               who imports whom, and the reading of sources past all caches
+    stage, staged, blame, errors
+               new modules beside the old
+    plugins, plan, exchange, reloader
+               which fibers they mean, and the transaction
+    snapshot, watch
+               what has changed
+
+Contract: section 9.
+"""
+
+from .errors import StagingError as StagingError
+from .graph import ImportGraph as ImportGraph
+from .plugins import PluginFinder as PluginFinder
+from .plugins import find_again as find_again
+from .reloader import Reloaded as Reloaded
+from .reloader import Reloader as Reloader
+from .roots import Roots as Roots
+from .stage import stage as stage
+from .staged import Staged as Staged
+from .staged import replaced_classes as replaced_classes
+from .watch import Batch as Batch
+from .watch import WatchingUnavailableError as WatchingUnavailableError
+from .watch import watch as watch

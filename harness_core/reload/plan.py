@@ -1,0 +1,108 @@
+"""Plan: what a batch of changed files means for modules and fibers, in independent groups.
+
+A group is a set of modules that import each other, the fibers whose plugins they define, and the
+fibers that read a changed file. Groups have nothing to do with each other, so a fault in one is no
+reason to keep another from its new version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from ..kernel.context import Context
+from ..kernel.fiber import Fiber
+from .graph import ImportGraph
+from .plugins import PluginFinder
+
+__all__ = ["Group", "make_plan"]
+
+
+@attrs.define(eq=False)
+class Group:
+    """What is replaced together: `files` have changed, `modules` and `fibers` follow."""
+
+    modules: set[str] = attrs.field(factory=set[str])
+    fibers: dict[Fiber, None] = attrs.field(factory=dict[Fiber, None])
+    files: set[str] = attrs.field(factory=set[str])
+
+    def absorb(self, other: Group) -> None:
+        self.modules |= other.modules
+        self.fibers.update(other.fibers)
+        self.files |= other.files
+
+
+def make_plan(
+    ctx: Context, graph: ImportGraph, finder: PluginFinder, files: Iterable[str], past: set[str]
+) -> list[Group]:
+    """Return the groups that a change of these files (resolved paths) affects.
+
+    `past` holds the modules that once defined plugins. They are kept new like those that do now,
+    because they may do so again; those that now define plugins are added.
+    """
+    homes = {fiber: set(finder.modules_of(fiber, graph)) for fiber in plugins_below(ctx.root.fiber)}
+    past &= graph.loaded().keys()
+    past.update(*homes.values())
+    touched = graph.touched_by(files)
+    seeds = {name for names in touched.values() for name in names}
+    affected = graph.importers_of(seeds) & graph.needed_by(past) if seeds else seeds
+    groups = [Group(modules) for modules in graph.groups(affected)]
+    readers = _readers(ctx.kernel.watched_files, files)
+    for fiber, modules in homes.items():
+        own = [group for group in groups if not group.modules.isdisjoint(modules)]
+        if own or fiber in readers:
+            group = _joined(groups, own)
+            group.fibers[fiber] = None
+            group.files |= readers.get(fiber, set())
+    for group in groups:
+        group.files.update(
+            file for file, names in touched.items() if not group.modules.isdisjoint(names)
+        )
+    return groups
+
+
+def plugins_below(fiber: Fiber) -> Iterator[Fiber]:
+    """Yield the fibers below one that run plugins, parents before children."""
+    for child in fiber.children:
+        if child.plugin is not None:
+            yield child
+        yield from plugins_below(child)
+
+
+def outermost(fibers: Iterable[Fiber]) -> list[Fiber]:
+    """Leave out fibers below others: the bodies of those mount them anew."""
+    chosen = dict.fromkeys(fibers)
+    kept: list[Fiber] = []
+    for fiber in chosen:
+        above = fiber.parent
+        while above is not None and above not in chosen:
+            above = above.parent
+        if above is None:
+            kept.append(fiber)
+    return kept
+
+
+def _readers(
+    watched: Mapping[Path, Iterable[Fiber]], files: Iterable[str]
+) -> dict[Fiber, set[str]]:
+    changed = set(files)
+    readers: dict[Fiber, set[str]] = {}
+    for path, fibers in watched.items():
+        file = str(path.resolve())
+        for fiber in fibers if file in changed else ():
+            readers.setdefault(fiber, set()).add(file)
+    return readers
+
+
+def _joined(groups: list[Group], own: list[Group]) -> Group:
+    """Return the one group that these groups become."""
+    if not own:
+        groups.append(Group())
+        return groups[-1]
+    first, *others = own
+    for other in others:
+        first.absorb(other)
+        groups.remove(other)
+    return first
