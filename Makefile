@@ -13,6 +13,9 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
+picture: $(READY)
+	$(BIN)/harness prompt examples/repository/harness.yaml --svg docs/demo.svg
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -35,6 +35,7 @@ __all__ = [
     "Site",
     "Undo",
     "calling_site",
+    "this_site",
     "text_of",
     "unwind",
 ]
@@ -59,6 +60,12 @@ def calling_site(depth: int = 2) -> Site:
         if outer is None:
             break
         frame = outer
+    return frame.f_code, frame.f_lasti
+
+
+def this_site() -> Site:
+    """Return the place of the caller itself: for what this package registers of its own."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     return frame.f_code, frame.f_lasti
 
 

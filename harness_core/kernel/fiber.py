@@ -641,6 +641,14 @@ class Fiber(Owned):
         return self._disposal is not None
 
     @property
+    def plugin_name(self) -> str:
+        """The name of the plugin whose fiber this is; for a scope, of the one that minted it."""
+        fiber = self
+        while fiber.transparent and fiber.parent is not None:
+            fiber = fiber.parent
+        return fiber.name
+
+    @property
     def config(self) -> Any:
         """The checked config that the plugin runs with."""
         return self.updater.config if self.updater is not None else None
@@ -665,7 +673,7 @@ class Fiber(Owned):
         """Note on an error whose it is (law L9)."""
         tag = getattr(self.ctx, "tag", None)
         scope = f", scope {safe_repr(tag)}" if tag is not None else ""
-        note = f'in plugin "{self.name}" (fiber {self.path}{scope}), {during}'
+        note = f'in plugin "{self.plugin_name}" (fiber {self.path}{scope}), {during}'
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 

@@ -130,7 +130,7 @@ class Listener:
         if self.effect is not None:
             file, line = place_of(self.effect.site)
             where = f" at {file}:{line}"
-        return f'{name} of plugin "{self.fiber.name}"{where}'
+        return f'{name} of plugin "{self.fiber.plugin_name}"{where}'
 
 
 class Observer(Protocol):

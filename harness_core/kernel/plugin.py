@@ -6,6 +6,7 @@ that. Contract: section 2, "Plugin forms", "Config" and "dependency-injector" (p
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -124,7 +125,8 @@ def _read_body(plugin: object) -> tuple[Callable[..., object], int]:
             raise PluginError(f'service {plugin.__name__} has no key: add key="..." to its class')
         return _service_body(plugin), 2
     apply = getattr(plugin, "apply", None)
-    if isinstance(plugin, type) and isinstance(apply, types.FunctionType):
+    written = inspect.getattr_static(plugin, "apply", None)
+    if isinstance(plugin, type) and isinstance(written, types.FunctionType):
         name = plugin.__name__
         raise PluginError(f"{name}.apply is a method: mount an instance of it, {name}()")
     if callable(apply):

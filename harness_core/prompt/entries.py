@@ -109,7 +109,7 @@ class Entry:
         return Origin(
             kind=self.kind,
             name=self.name,
-            plugin=effect.fiber.name,
+            plugin=effect.fiber.plugin_name,
             fiber=effect.fiber.path,
             scope=self.scope,
             order=self.order,
@@ -128,7 +128,7 @@ class Entry:
         """Note on an error whose it is (law L9)."""
         scope = f", scope {safe_repr(self.scope)}" if self.scope is not None else ""
         fiber = self.fiber
-        note = f'in {self.label} of plugin "{fiber.name}" (fiber {fiber.path}{scope})'
+        note = f'in {self.label} of plugin "{fiber.plugin_name}" (fiber {fiber.path}{scope})'
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 

@@ -156,7 +156,7 @@ def _shadowed(kind: str, plan: Plan) -> Iterator[Explained]:
             continue
         where = f"scope {safe_repr(entry.scope)}" if entry.scope is not None else "the global layer"
         for one in behind:
-            reason = f'by plugin "{entry.fiber.name}" in {where}; not evaluated'
+            reason = f'by plugin "{entry.fiber.plugin_name}" in {where}; not evaluated'
             yield Explained(kind, one.name, "shadowed", reason, one.origin())
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from ..errors import ContributionError, DuplicateRegistrationError, ServiceAccessError
 from ..kernel.context import Context
-from ..kernel.effects import Effect, calling_site
+from ..kernel.effects import Effect, calling_site, this_site
 from ..kernel.listeners import Event
 from ..kernel.service import Service
 from ..scopes.layers import NamedEntries
@@ -76,8 +76,8 @@ class SystemPrompt(Service, key="system_prompt"):
         ctx.fiber.register("prompt layers", self._leave_layers)
         self._declare_event(ctx)
         if config.include_harness_identity:
-            self.section(IDENTITY_SECTION, IDENTITY, order=IDENTITY_ORDER)
-        self.section(PERSONA_SECTION, config.persona, order=PERSONA_ORDER)
+            self._built_in(IDENTITY_SECTION, IDENTITY, IDENTITY_ORDER)
+        self._built_in(PERSONA_SECTION, config.persona, PERSONA_ORDER)
         if not config.include_runtime_context:
             self.suppress_runtime_context()
 
@@ -243,6 +243,10 @@ class SystemPrompt(Service, key="system_prompt"):
         It comes after every listener and after restoration, and may only raise.
         """
         return self._add(Entry("check", getattr(check, "__name__", ""), check))
+
+    def _built_in(self, name: str, text: str, order: float) -> None:
+        entry = text_entry("section", name, text, order, False, False, (), False, None)
+        self.layers.add(self._caller, entry, self.emit_change, this_site())
 
     def _add(self, entry: Entry) -> Effect:
         if self.is_gone:

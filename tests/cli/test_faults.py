@@ -62,7 +62,7 @@ FAULTS = {
     ),
     "spoiling listener": ("- name: ./code.py:spoiling\n", "returned None"),
     "no prompt": ("- {name: system_prompt, disabled: true}\n", "no row provides the service"),
-    "never done": ("- name: ./code.py:endless\n", "fiber root/endless is still loading"),
+    "never done": ("- name: ./code.py:endless\n", "yaml:1:9: fiber root/endless is still loading"),
     "unset variable": ("- {name: a, config: {text: '${env:NOBODY}'}}\n", "yaml:1:28: the env"),
 }  # fmt: skip
 

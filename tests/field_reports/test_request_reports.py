@@ -197,7 +197,7 @@ async def _tiers_and_fail_open() -> None:
         sp.section("volatile", "v", order=150)
         sp.section("stable", "s", order=-50)
         sp.section("broken", fail, order=1, optional=True)
-        sp.section("hangs", anyio.sleep_forever, order=1, optional=True, timeout=0.01)  # type: ignore[call-overload]
+        sp.section("hangs", anyio.sleep_forever, order=1, optional=True, timeout=0.01)
         with anyio.fail_after(5):
             assert await rendered(sp) == "s\n\nv"
 

@@ -112,8 +112,12 @@ async def _a_task_group_in_a_plugin() -> None:
     async with Context() as root:
         fiber = await root.plugin(plugin)
         await anyio.wait_all_tasks_blocked()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_swallowing, fiber.dispose)
+
+        async def dispose() -> None:
+            await fiber.dispose()
+
+        async with anyio.create_task_group() as others:
+            others.start_soon(dispose)
         assert journal == ["cancelled"]
         assert fiber.state is FiberState.DISPOSED
 
