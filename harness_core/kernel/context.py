@@ -31,7 +31,7 @@ from .plugin import read_plugin
 from .service import Key, Service, key_of, read_inject
 from .services import Override, Slot
 from .setup import absorb
-from .signatures import accepts, class_of
+from .signatures import accepts, class_of, is_mapping
 from .steps import run_steps
 
 __all__ = ["Context", "override"]
@@ -604,8 +604,9 @@ async def _to_the_end(wait: Callable[[], Awaitable[None]]) -> BaseException | No
 
 
 def _pairs(names: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
-    renamed: Mapping[str, str] | None = names if isinstance(names, Mapping) else None
-    return {name: renamed[name] if renamed is not None else name for name in names}
+    if is_mapping(names):
+        return dict(names)
+    return {name: name for name in names}
 
 
 def _innermost(inner: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[[], Any]:

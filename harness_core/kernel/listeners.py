@@ -7,10 +7,20 @@ Contract: section 3, "Scope-filtered dispatch".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+)
 
 import attrs
 
@@ -235,7 +245,8 @@ def refuse_other(event: Event[Any, Any], declared: Event[Any, Any] | None) -> No
         )
 
 
-def is_awaitable(value: object) -> bool:
+def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
+    """Whether a result has to be awaited; the fast test first."""
     return isinstance(value, CoroutineType) or hasattr(value, "__await__")
 
 

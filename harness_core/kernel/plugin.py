@@ -120,20 +120,27 @@ def _read_body(plugin: object) -> tuple[Callable[..., object], int]:
     """Return what to call to run a plugin, and with how many arguments."""
     if isinstance(plugin, types.FunctionType):
         return plugin, accepts(plugin, 2)
-    if isinstance(plugin, type) and issubclass(plugin, Service):
-        if not plugin.key:
-            raise PluginError(f'service {plugin.__name__} has no key: add key="..." to its class')
-        return _service_body(plugin), 2
+    if isinstance(plugin, type):
+        return _read_class(plugin)
     apply = getattr(plugin, "apply", None)
-    written = inspect.getattr_static(plugin, "apply", None)
-    if isinstance(plugin, type) and isinstance(written, types.FunctionType):
-        name = plugin.__name__
+    body = apply if callable(apply) else plugin
+    if callable(body):
+        return body, accepts(body, 2)
+    raise PluginError(f"{plugin!r} ({type(plugin).__name__}) is not a plugin: {_FORMS}")
+
+
+def _read_class(cls: type[Any]) -> tuple[Callable[..., object], int]:
+    if issubclass(cls, Service):
+        if not cls.key:
+            raise PluginError(f'service {cls.__name__} has no key: add key="..." to its class')
+        return _service_body(cls), 2
+    if isinstance(inspect.getattr_static(cls, "apply", None), types.FunctionType):
+        name = cls.__name__
         raise PluginError(f"{name}.apply is a method: mount an instance of it, {name}()")
+    apply = getattr(cls, "apply", None)
     if callable(apply):
         return apply, accepts(apply, 2)
-    if callable(plugin) and not isinstance(plugin, type):
-        return plugin, accepts(plugin, 2)
-    raise PluginError(f"{plugin!r} ({type(plugin).__name__}) is not a plugin: {_FORMS}")
+    raise PluginError(f"{cls!r} is not a plugin: {_FORMS}")
 
 
 def _name_of(plugin: object) -> str:

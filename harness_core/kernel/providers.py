@@ -26,7 +26,7 @@ def refuse_provider(provider: Any, key: str) -> None:
     """Raise PluginError for a provider whose lifetime is not synchronous."""
     from dependency_injector import providers
 
-    kinds = providers.Resource, providers.Coroutine
+    kinds: tuple[Any, ...] = (providers.Resource, providers.Coroutine)
     parts: Iterable[Any] = provider.traverse(types=kinds)
     for part in (provider, *parts):
         if not isinstance(part, kinds) and not part.is_async_mode_enabled():

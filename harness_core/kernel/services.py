@@ -119,7 +119,7 @@ class Binding:
             yield consumer.unload_steps()
             self.fiber.waits_on = None
         if self.made_home:
-            vars(self.value).pop("home", None)
+            del self.value.home
         slot.changed(self)
         slot.services.reclaim(slot)
 

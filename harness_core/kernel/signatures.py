@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
 
 from ..errors import PluginError
 
-__all__ = ["accepts", "class_name", "class_of"]
+__all__ = ["accepts", "class_name", "class_of", "is_mapping", "is_sequence"]
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether something untyped is a mapping, of whatever it may hold."""
+    return isinstance(value, Mapping)
+
+
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether something untyped is a list or a tuple, of whatever it may hold."""
+    return isinstance(value, list | tuple)
 
 
 def class_of(value: object) -> Any:

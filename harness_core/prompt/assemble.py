@@ -16,6 +16,7 @@ import anyio
 from ..errors import AssemblyCancelled, ContributionError, MultipleCompleteSectionsError
 from ..kernel.events import Bus
 from ..kernel.jobs import Driven, discard, logger
+from ..kernel.listeners import is_awaitable
 from ..scopes.scope import ScopeTarget
 from .entries import Entry
 from .model import (
@@ -267,13 +268,13 @@ class _Evaluation:
         began = perf_counter()
         for entry in entries:
             try:
-                value: Any = entry.call(context)
-                if isinstance(value, str) and check is not _variable_or_tools:
-                    pass  # the common case
-                elif hasattr(value, "__await__"):
-                    waiting.append((len(results), entry, value))
-                else:
-                    value = check(entry, value)
+                value = entry.call(context)
+                # A str is the common case, and right for every kind of text.
+                if not isinstance(value, str) or check is _variable_or_tools:
+                    if is_awaitable(value):
+                        waiting.append((len(results), entry, value))
+                    else:
+                        value = check(entry, value)
             except Exception as error:
                 try:
                     value = self._failed(entry, error)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from ..errors import InvalidSchemaError
-from ..kernel.signatures import class_of
+from ..kernel.signatures import class_of, is_mapping, is_sequence
 
 __all__ = ["EMPTY_PARAMETERS", "FrozenDict", "FrozenList", "freeze", "thaw"]
 
@@ -54,9 +54,9 @@ class FrozenList(list[Any]):
 
 def thaw(value: Any) -> Any:
     """Return a plain, changeable copy."""
-    if isinstance(value, dict):
-        return {key: thaw(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
+    if is_mapping(value):
+        return {key: thaw(item) for key, item in value.items()}
+    if is_sequence(value):
         return [thaw(item) for item in value]
     return value
 
@@ -80,7 +80,7 @@ def _freeze(value: Any, tool: object, path: str, inside: set[int]) -> Any:
         if not math.isfinite(value):
             raise InvalidSchemaError(tool, path, f"{value!r} is no JSON number")
         return value
-    if isinstance(value, Mapping | list | tuple):
+    if is_mapping(value) or is_sequence(value):
         if id(value) in inside:
             raise InvalidSchemaError(
                 tool, path, "the schema contains itself; use $ref and $defs for recursive types"
@@ -97,17 +97,17 @@ def _freeze(value: Any, tool: object, path: str, inside: set[int]) -> Any:
     )
 
 
-def _freeze_container(value: Any, tool: object, path: str, inside: set[int]) -> Any:
-    if not isinstance(value, Mapping):
+def _freeze_container(
+    value: Mapping[Any, Any] | list[Any] | tuple[Any, ...],
+    tool: object,
+    path: str,
+    inside: set[int],
+) -> Any:
+    if is_sequence(value):
         return FrozenList(
             _freeze(item, tool, f"{path}[{index}]", inside) for index, item in enumerate(value)
         )
-    return _freeze_mapping(value, tool, path, inside)
-
-
-def _freeze_mapping(
-    value: Mapping[Any, Any], tool: object, path: str, inside: set[int]
-) -> FrozenDict:
+    assert is_mapping(value)
     for key in value:
         if not isinstance(key, str):
             raise InvalidSchemaError(tool, path, f"key {key!r} is no string")
