@@ -19,16 +19,11 @@ from ..kernel.jobs import Driven, discard, logger
 from ..kernel.listeners import is_awaitable
 from ..scopes.scope import ScopeTarget
 from .entries import Entry
-from .model import (
-    AssembleContext,
-    AssembledSection,
-    PromptAssembly,
-    Timed,
-    ToolProviderResult,
-    ToolSchema,
-)
+from .model import AssembleContext, AssembledSection, PromptAssembly
+from .origin import Timed
 from .plan import Plan
 from .texts import OMITTED, Texts
+from .tool import ToolProviderResult, ToolSchema
 from .tool_order import order_tools
 from .trace import Trace
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from .model import Origin, PromptAssembly
+from .model import PromptAssembly
+from .origin import Origin
 from .render import render_context_snapshot, render_prompt
 
 __all__ = ["AssemblyDiff", "Change", "diff_assemblies", "render_request"]

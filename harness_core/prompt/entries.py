@@ -11,7 +11,7 @@ from ..errors import ContributionError, InvalidNameError, InvalidOrderError, saf
 from ..kernel.effects import Effect, place_of
 from ..kernel.fiber import Fiber
 from ..kernel.signatures import accepts
-from .model import Origin
+from .origin import Origin
 from .template import Template
 
 __all__ = ["Entry", "text_entry", "variable_entry"]

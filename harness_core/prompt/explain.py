@@ -6,68 +6,29 @@ Contract: section 5, "Provenance".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import attrs
+from typing import TYPE_CHECKING, Any
 
 from ..errors import safe_repr
 from .entries import Entry
-from .model import Origin, PromptAssembly, ToolSchema
+from .model import PromptAssembly
+from .origin import Explained
 from .plan import Plan
-from .trace import Trace, Transition
+from .tool import ToolSchema
 
-__all__ = ["Explained", "explain"]
+if TYPE_CHECKING:
+    from .trace import Trace, Transition
 
-
-@attrs.frozen
-class Explained:
-    """One contribution and what became of it.
-
-    `status` is one of: "included", "empty" (its text is empty), "no-value" (a variable), "added"
-    or "changed" (by the listener that `reason` names); and of what is absent: "shadowed",
-    "suppressed", "tool-hidden" (it requires a tool that is not visible), "restricted" (a tool that
-    its provider knows and does not show), "failed", "dropped" (by a listener), "replaced" (by the
-    complete section). `origin` is None for what a listener added.
-    """
-
-    kind: str
-    name: str
-    status: str
-    reason: str = ""
-    origin: Origin | None = None
-
-    @property
-    def is_present(self) -> bool:
-        """Whether it is part of the assembly."""
-        return self.status in ("included", "empty", "no-value", "added", "changed")
-
-    def __str__(self) -> str:
-        reason = f": {self.reason}" if self.reason else ""
-        origin = f" ({self.origin})" if self.origin else ""
-        return f'{self.kind} "{self.name}" {self.status}{reason}{origin}'
+__all__ = ["explain"]
 
 
-def explain(assembly: PromptAssembly) -> list[Explained]:
+def explain(assembly: PromptAssembly, trace: Trace) -> list[Explained]:
     """Return what is in an assembly, in its order, then what is not; see `Explained`."""
-    trace = assembly.trace
-    if trace is None:  # made by hand, not by assemble()
-        return [*_untraced(assembly)]
     return [
         *_Texts("section", trace).explain(assembly.sections),
         *_Texts("context", trace).explain(assembly.contexts),
         *_variables(assembly, trace),
         *_tools(assembly, trace),
     ]
-
-
-def _untraced(assembly: PromptAssembly) -> Iterator[Explained]:
-    for kind, items in (("section", assembly.sections), ("context", assembly.contexts)):
-        for item in items:
-            yield Explained(kind, item.name, "included", origin=item.origin)
-    for name in assembly.variables:
-        yield Explained("variable", name, "included")
-    for tool in assembly.tools:
-        yield Explained("tool", tool.name, "included", origin=tool.origin)
 
 
 class _Texts:

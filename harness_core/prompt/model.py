@@ -6,85 +6,16 @@ part came from (`origin`) rides along, takes no part in equality, and is made on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from ..errors import ContributionError, InvalidSchemaError, safe_repr
-from .frozen import EMPTY_PARAMETERS, freeze
+from .origin import Explained, Origin, OriginSource
+from .tool import ToolSchema
 
 if TYPE_CHECKING:
-    from .diff import AssemblyDiff
-    from .explain import Explained
     from .texts import Texts
     from .trace import Trace
 
-__all__ = [
-    "AssembleContext",
-    "AssembledContext",
-    "AssembledSection",
-    "Origin",
-    "PromptAssembly",
-    "ToolProviderResult",
-    "ToolSchema",
-]
-
-
-@attrs.frozen
-class Origin:
-    """Where a part of an assembly came from.
-
-    `scope` is the key of the layer (None: global), `shadows` the origins it stands in front of,
-    nearest first, `seconds` how long its provider took (None: there is none; for a tool: when the
-    provider first gave this schema).
-    """
-
-    kind: str
-    name: str
-    plugin: str
-    fiber: str
-    scope: object | None
-    order: float | None
-    file: str
-    line: int
-    shadows: tuple[Origin, ...] = ()
-    seconds: float | None = None
-
-    def __str__(self) -> str:
-        return f'plugin "{self.plugin}" at {self.file}:{self.line}'
-
-
-class OriginSource(Protocol):
-    """What can tell an origin: a registry entry."""
-
-    @property
-    def entry(self) -> object:
-        """The registry entry."""
-        ...
-
-    def origin(self, seconds: float | None = None) -> Origin:
-        """Return the origin, with the time its provider took."""
-        ...
-
-
-class Timed:
-    """A source whose provider was called, with the time that took."""
-
-    __slots__ = ("seconds", "source")
-
-    def __init__(self, source: OriginSource, seconds: float | None) -> None:
-        self.source = source
-        self.seconds = seconds
-
-    @property
-    def entry(self) -> object:
-        """The registry entry."""
-        return self.source.entry
-
-    def origin(self, seconds: float | None = None) -> Origin:
-        """Return the origin, with the time its provider took."""
-        return self.source.origin(self.seconds if seconds is None else seconds)
+__all__ = ["AssembleContext", "AssembledContext", "AssembledSection", "PromptAssembly"]
 
 
 class _Text:
@@ -136,70 +67,6 @@ class AssembledContext(_Text):
     """One block of the runtime-context snapshot. With `literal`, its text is data."""
 
     __slots__ = ()
-
-
-def _as_parameters(value: Any) -> Mapping[str, Any]:
-    return EMPTY_PARAMETERS if value is None else value
-
-
-@attrs.frozen
-class ToolSchema:
-    """A tool as the model is told of it: `parameters` is a JSON schema, made read-only here.
-
-    The parameters equal, and serialise like, the plain dicts and lists they came from, which are
-    never kept. To change a tool, replace it: `attrs.evolve(tool, description=...)`. Raises
-    InvalidSchemaError for what JSON cannot carry.
-    """
-
-    name: str
-    description: str = ""
-    parameters: Mapping[str, Any] = attrs.field(default=None, converter=_as_parameters)
-    _source: OriginSource | None = attrs.field(default=None, eq=False, repr=False, alias="_source")
-
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.name, str) or not isinstance(self.description, str):
-            raise ContributionError(
-                f"a tool schema needs name and description as str, got {self.name!r} and "
-                f"{self.description!r}"
-            )
-        given: object = self.parameters
-        if not isinstance(given, Mapping):
-            problem = f"expected a JSON object, got {safe_repr(given)} ({type(given).__name__})"
-            raise InvalidSchemaError(self.name, "parameters", problem)
-        object.__setattr__(self, "parameters", freeze(given, self.name))
-
-    @property
-    def origin(self) -> Origin | None:
-        """Whose provider gave it; None for what a listener added."""
-        return self._source.origin() if self._source is not None else None
-
-    @classmethod
-    def of(cls, schema: Any) -> ToolSchema:
-        """Return a schema given as a ToolSchema or as a mapping with the same keys."""
-        if isinstance(schema, ToolSchema):
-            return schema
-        if not isinstance(schema, Mapping):
-            raise ContributionError(
-                f"expected a ToolSchema or a mapping, got {schema!r} ({type(schema).__name__})"
-            )
-        given = cast("Mapping[str, Any]", schema)
-        if "name" not in given or not given.keys() <= {"name", "description", "parameters"}:
-            raise ContributionError(
-                "a tool schema has the keys name, description and parameters, got "
-                f"{sorted(map(str, given))}"
-            )
-        return cls(**given)
-
-
-@attrs.frozen
-class ToolProviderResult:
-    """What a tool provider returns: the visible schemas, and all names before restriction.
-
-    `known_names` defaults to the names of `schemas`; `tool_order` is checked against it.
-    """
-
-    schemas: Iterable[Any]
-    known_names: Iterable[str] | None = None
 
 
 class AssembleContext:
@@ -300,15 +167,15 @@ class PromptAssembly:
 
     def explain(self) -> list[Explained]:
         """Return every contribution, in order, and those that are absent, with the reason."""
-        from .explain import explain
-
-        return explain(self)
-
-    def diff(self, other: PromptAssembly) -> AssemblyDiff:
-        """Return what changed from this assembly to `other`; see `diff_assemblies`."""
-        from .diff import diff_assemblies
-
-        return diff_assemblies(self, other)
+        if self.trace is not None:
+            return self.trace.explain(self)
+        # Made by hand, and not by `assemble`: nothing is known but what is there.
+        return [
+            *(Explained("section", item.name, "included") for item in self.sections),
+            *(Explained("context", item.name, "included") for item in self.contexts),
+            *(Explained("variable", name, "included") for name in self.variables),
+            *(Explained("tool", tool.name, "included") for tool in self.tools),
+        ]
 
     @property
     def variable_origins(self) -> dict[str, Origin]:

@@ -17,7 +17,7 @@ from ..kernel.effects import Effect, Site
 from ..scopes.keys import chain_tags, epoch
 from ..scopes.layers import NamedEntries, ScopedLayers
 from .entries import Entry
-from .model import Origin
+from .origin import Origin
 from .texts import TextPlan
 
 __all__ = ["Plan", "PromptLayers"]

@@ -19,8 +19,9 @@ from ..kernel.service import Service
 from ..scopes.layers import NamedEntries
 from .assemble import run_assembly
 from .entries import Entry, text_entry, variable_entry
-from .model import AssembleContext, PromptAssembly, ToolProviderResult
+from .model import AssembleContext, PromptAssembly
 from .plan import PromptLayers
+from .tool import ToolProviderResult
 from .tool_order import check_tool_order
 
 __all__ = ["CHANGE", "PERSONA_ORDER", "PERSONA_SECTION", "SystemPrompt", "SystemPromptConfig"]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ..errors import PromptRenderError
 from .entries import Entry
-from .model import OriginSource, Timed
+from .origin import OriginSource, Timed
 from .template import Template, interpolate, parse
 
 __all__ = ["OMITTED", "TextPlan", "Texts"]

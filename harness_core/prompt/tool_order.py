@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import ToolOrderError
-from .model import ToolSchema
+from .tool import ToolSchema
 
 __all__ = ["TOOL_ORDER_REST", "by_code_units", "check_tool_order", "order_tools"]
 

@@ -13,9 +13,12 @@ import attrs
 from ..errors import ContributionError
 from ..kernel.listeners import Listener
 from .entries import Entry
-from .model import Origin, PromptAssembly, ToolSchema
+from .explain import explain
+from .model import PromptAssembly
+from .origin import Explained, Origin
 from .plan import Plan
 from .texts import Texts as EvaluatedTexts
+from .tool import ToolSchema
 
 __all__ = ["State", "Trace", "Transition"]
 
@@ -177,6 +180,10 @@ class Trace:
             for name in known or ()
             if name not in shown
         ]
+
+    def explain(self, assembly: PromptAssembly) -> list[Explained]:
+        """Return what became of every contribution to `assembly`, which came about this way."""
+        return explain(assembly, self)
 
     def variable_origins(self) -> dict[str, Origin]:
         """Return who registered each variable."""

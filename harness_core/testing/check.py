@@ -19,14 +19,13 @@ from typing import Any, Literal, cast
 import anyio
 import attrs
 
-from ..errors import PluginError
+from ..errors import InactiveFiberError, PluginError
 from ..kernel.context import Context
 from ..kernel.fiber import Fiber
+from ..kernel.jobs import Job, logger
 from ..kernel.lifecycle import FiberState
 from ..kernel.plugin import read_plugin
 from ..kernel.service import Service
-from ..kernel.jobs import Job
-from ..kernel.jobs import logger
 from ..kernel.tree import Owner
 from ..prompt import SystemPrompt
 from . import inside
@@ -320,7 +319,9 @@ def _fault(error: BaseException) -> Iterator[str]:
 def _was_injected(error: BaseException | None, depth: int = 0) -> bool:
     if error is None or depth > 20:
         return False
-    if isinstance(error, InjectedFailure | anyio.get_cancelled_exc_class()):
+    # A body that goes on in a scope or fiber that the failure has closed is told so; that is right.
+    consequences = (InjectedFailure, InactiveFiberError, anyio.get_cancelled_exc_class())
+    if isinstance(error, consequences):
         return True
     causes: list[BaseException | None] = [error.__cause__, error.__context__]
     if isinstance(error, BaseExceptionGroup):

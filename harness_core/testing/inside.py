@@ -19,8 +19,8 @@ import anyio
 
 from ..kernel import steps
 from ..kernel.context import Context
-from ..kernel.services import Slot
 from ..kernel.jobs import Job
+from ..kernel.services import Slot
 from ..scopes import keys
 
 __all__ = [

@@ -352,6 +352,8 @@ async def test_one_name_declared_in_two_modes_is_an_error() -> None:
         root.on(Event("ask", mode="serial"), lambda: None)
         with pytest.raises(EventModeError, match="declared twice"):
             root.on(Event("ask", mode="emit"), lambda: None)
+        with pytest.raises(EventModeError, match="declared twice"):
+            root.emit(Event("ask", mode="emit"))
 
 
 async def test_only_emit_can_be_vetoing_and_modes_are_known() -> None:
@@ -374,6 +376,34 @@ async def test_listeners_of_a_restarted_plugin_keep_their_place() -> None:
         await fibers[1].restart()
         root.emit("ping")
         assert journal == ["a", "b", "c"]
+
+
+async def test_listeners_of_nested_plugins_keep_their_place_over_a_restart() -> None:
+    """Of child plugins, of effects and of several listeners of one event."""
+    journal: list[str] = []
+
+    def child(ctx: Context, config: dict[str, str]) -> None:
+        ctx.on("ping", lambda: journal.append(config["id"] + " child"))
+
+    def plugin(ctx: Context, config: dict[str, str]) -> None:
+        name = config["id"]
+        ctx.on("ping", lambda: journal.append(name))
+        ctx.plugin(child, {"id": name})
+        ctx.effect(lambda: ctx.on("ping", lambda: journal.append(name + " effect")))
+        ctx.on("ping", lambda: journal.append(name + " again"))
+
+    async with Context() as root:
+        fibers = [root.plugin(plugin, {"id": name}) for name in "ab"]
+        root.emit("ping")
+        before = journal[:]
+        assert before == [
+            f"{name}{what}" for name in "ab" for what in ("", " child", " effect", " again")
+        ]
+        for fiber in (fibers[0], fibers[1], fibers[0]):
+            await fiber.restart()
+            journal.clear()
+            root.emit("ping")
+            assert journal == before
 
 
 async def test_a_new_instance_of_a_plugin_comes_last() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 
 class _Silence(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+    def filter(self, record: logging.LogRecord) -> bool:
         return False
 
 

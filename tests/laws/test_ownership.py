@@ -5,8 +5,6 @@ disposed while they load. What they registered, and the order in which it is und
 with a model that knows no event loop.
 """
 
-# ruff: noqa: PT017  (whether an error must come is for the model to say)
-
 from __future__ import annotations
 
 from collections import Counter

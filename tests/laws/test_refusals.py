@@ -5,8 +5,6 @@ types, bodies that raise half-way, listeners that veto a change. After each one 
 the model says: the good ones, and nothing else.
 """
 
-# ruff: noqa: PT017  (whether an error must come is for the model to say)
-
 from __future__ import annotations
 
 from collections.abc import Callable

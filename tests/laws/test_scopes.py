@@ -4,8 +4,6 @@ Random chains of scopes are built, moved and disposed, and texts, variables, sup
 listeners registered in them, directly and by plugins. The model is lists and dictionaries.
 """
 
-# ruff: noqa: PT017  (whether an error must come is for the model to say)
-
 from __future__ import annotations
 
 from typing import Any

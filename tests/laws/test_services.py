@@ -6,8 +6,6 @@ a load. Each consumer checks, while it lives and until the end of its teardown, 
 provides for it is still there (L3: withdrawing first unloads the consumers and waits for them).
 """
 
-# ruff: noqa: PT017  (whether an error must come is for the model to say)
-
 from __future__ import annotations
 
 from collections.abc import Iterator

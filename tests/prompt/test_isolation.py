@@ -196,6 +196,22 @@ async def test_an_assembly_waits_while_a_config_update_swaps() -> None:
         assert results[-1] == "new"
 
 
+async def test_assembling_for_many_passing_keys_keeps_few_of_them_alive() -> None:
+    """Also for keys that cannot be weakly referenced, which a plan has to hold."""
+
+    class Big: ...
+
+    async with live() as (_, sp):
+        references: list[weakref.ref[Big]] = []
+        for _ in range(3000):
+            key = [Big()]
+            references.append(weakref.ref(key[0]))
+            await sp.assemble(scope=key)
+        del key
+        gc.collect()
+        assert sum(one() is not None for one in references) < 1500
+
+
 async def test_a_disposed_plugin_leaves_no_residue_in_the_prompt() -> None:
     """L2: the next assembly is as if it had never been loaded, and its objects are free."""
 
