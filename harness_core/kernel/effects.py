@@ -46,7 +46,12 @@ Undo: TypeAlias = Callable[[], object]
 Site: TypeAlias = tuple[CodeType, int]
 """Where a registration was made: the code and the index of its instruction."""
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PASSED_OVER = tuple(
+    os.path.join(_PACKAGE, part)
+    for part in ("kernel", "scopes", os.path.join("prompt", "registry"))
+)
+"""Code that registers for others. What this package brings as plugins counts as plugin code."""
 
 
 def calling_site(depth: int = 2) -> Site:
@@ -55,7 +60,7 @@ def calling_site(depth: int = 2) -> Site:
     The search begins `depth` calls above, where plugin code can first be.
     """
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_code.co_filename.startswith(_PASSED_OVER):
         outer = frame.f_back
         if outer is None:
             break

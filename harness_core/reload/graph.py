@@ -15,6 +15,7 @@ Contract: section 9.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 from .hooks import listen
+from .order import by_beginning
 from .roots import Roots
 from .source import SourceFinder, forget_directories
 from .static import imports_of
@@ -47,7 +49,9 @@ class ImportGraph:
         self._anew: dict[str, Uses] | None = None
         """What modules use that are executed anew, until it is decided which version stays."""
         self._ranks: dict[str, int] = {}
-        """The order in which modules began to be imported: the one that works for cycles."""
+        """Numbers of modules, in the order in which they began to be imported."""
+        self._numbers = itertools.count()
+        self._is_observing = False
 
     # Observing
 
@@ -56,9 +60,11 @@ class ImportGraph:
         self.loaded()
         stop = listen(self)
         sys.meta_path.insert(0, self.finder)
+        self._is_observing = True
 
         def end() -> None:
             stop()
+            self._is_observing = False
             if self.finder in sys.meta_path:
                 sys.meta_path.remove(self.finder)
 
@@ -89,6 +95,9 @@ class ImportGraph:
     def found(self, name: str) -> None:
         """Note that a module below the roots is imported for the first time, by whatever means."""
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        self._uses_of(name)  # from now on it is observed, and its source need not be read
+        if name not in self._ranks:
+            self._ranks[name] = next(self._numbers)
         self._note_call(name, frame)
 
     def _note_call(self, target: str, frame: FrameType | None) -> None:
@@ -143,8 +152,10 @@ class ImportGraph:
         """Decide which version of the modules that `begin` named stays."""
         anew, self._anew = self._anew or {}, None
         for name, uses in anew.items():
-            if replaced:
+            if replaced and self._is_observing:
                 self._uses[name] = uses
+            elif replaced:
+                self._uses.pop(name, None)  # nobody listened: it is read from the new source
             else:
                 # The old version stays. That the new one needs more modules is worth knowing
                 # when it is tried again together with others.
@@ -159,9 +170,11 @@ class ImportGraph:
         """Return the modules below the roots, by name, in the order they are in sys.modules."""
         found = {name: module for name, module in tuple(sys.modules.items()) if self._has(name)}
         for name, module in found.items():
-            self._ranks.setdefault(name, len(self._ranks))
             if name not in self._uses:
                 self._read(name, module)
+        unseen = [name for name in found if name not in self._ranks]
+        for name in by_beginning(unseen, self.uses) if unseen else ():
+            self._ranks[name] = next(self._numbers)
         return found
 
     def _has(self, name: str) -> bool:
@@ -191,7 +204,8 @@ class ImportGraph:
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return modules in the order in which they are to be imported anew."""
-        return sorted(names, key=lambda name: (self._ranks.get(name, len(self._ranks)), name))
+        last = next(self._numbers)
+        return sorted(names, key=lambda name: (self._ranks.get(name, last), name))
 
     def touched_by(self, files: Iterable[str | Path]) -> dict[str, set[str]]:
         """Return, for each file below the roots, the modules that its change affects directly.

@@ -43,12 +43,17 @@ def listen(listener: Listener) -> Callable[[], None]:
     if not _listeners:
         _undo.extend((_replace_import(), _replace_import_module()))
     _listeners = (*_listeners, listener)
+    is_over = False
 
     def stop() -> None:
         global _listeners
-        if listener not in _listeners:
+        nonlocal is_over
+        if is_over:
             return
-        _listeners = tuple(one for one in _listeners if one is not listener)
+        is_over = True
+        left = list(_listeners)
+        left.remove(listener)
+        _listeners = tuple(left)
         if not _listeners:
             while _undo:
                 _undo.pop()()

@@ -43,7 +43,7 @@ def make_plan(
     because they may do so again; those that now define plugins are added.
     """
     homes = {fiber: set(finder.modules_of(fiber, graph)) for fiber in plugins_below(ctx.root.fiber)}
-    past &= graph.loaded().keys()
+    past.intersection_update(graph.loaded())
     past.update(*homes.values())
     touched = graph.touched_by(files)
     seeds = {name for names in touched.values() for name in names}

@@ -39,9 +39,10 @@ class Attribute:
 
 @attrs.define
 class _World:
-    """What `sys.modules` holds under the names in question; MISSING for nothing."""
+    """What `sys.modules` and packages that stay hold; MISSING for nothing."""
 
     modules: dict[str, Any]
+    attributes: dict[tuple[ModuleType, str], Any]
 
     def show(self) -> None:
         for name, module in self.modules.items():
@@ -49,6 +50,11 @@ class _World:
                 sys.modules.pop(name, None)
             else:
                 sys.modules[name] = module
+        for (package, name), value in self.attributes.items():
+            if value is MISSING:
+                vars(package).pop(name, None)
+            else:
+                setattr(package, name, value)
 
 
 class Staged:
@@ -62,9 +68,9 @@ class Staged:
         attributes: Iterable[Attribute],
     ) -> None:
         self._graph = graph
-        self._old = _World(old)
-        self._new = _World(new)
-        self._attributes = list(attributes)
+        attributes = tuple(attributes)
+        self._old = _World(old, {(one.package, one.name): one.old for one in attributes})
+        self._new = _World(new, {(one.package, one.name): one.new for one in attributes})
         self._showing = self._old
         self._seen = set(sys.modules)
         self._open = True
@@ -107,38 +113,34 @@ class Staged:
     def _end(self, *, replaced: bool) -> None:
         self._open = False
         self._graph.end(replaced=replaced)
-        self._old.modules = {}
-        self._new.modules = {}
-        self._attributes = []
+        self._old = self._new = self._showing = _World({}, {})
 
     def _turn(self, world: _World) -> None:
         if not self._open or world is self._showing:
             return
-        self._assign_newcomers(world)
+        self._take_down(world)
         self._showing = world
         world.show()
         self._seen = set(sys.modules)
-        for attribute in self._attributes:
-            value = attribute.new if world is self._new else attribute.old
-            if value is not MISSING:
-                setattr(attribute.package, attribute.name, value)
-            else:
-                vars(attribute.package).pop(attribute.name, None)
 
-    def _assign_newcomers(self, other: _World) -> None:
-        """Give what was imported since the last turn, and leads to our modules, to its world."""
-        ours = self._old.modules.keys() | self._new.modules.keys()
+    def _take_down(self, other: _World) -> None:
+        """Note what the world that shows has become, with what it has imported since."""
+        shown = self._showing
+        for name in shown.modules:
+            shown.modules[name] = sys.modules.get(name, MISSING)
+        for (package, child), _ in shown.attributes.items():
+            shown.attributes[package, child] = vars(package).get(child, MISSING)
+        ours = shown.modules.keys() | other.modules.keys()
         for name in self._graph.loaded().keys() - self._seen - ours:
             if self._graph.needed_by([name]).isdisjoint(ours):
                 continue
             module = sys.modules[name]
-            self._showing.modules[name] = module
-            other.modules[name] = MISSING
+            shown.modules[name], other.modules[name] = module, MISSING
             parent, _, child = name.rpartition(".")
             package = sys.modules.get(parent)
             if package is not None and vars(package).get(child) is module:
-                there = (module, MISSING) if self._showing is self._old else (MISSING, module)
-                self._attributes.append(Attribute(package, child, *there))
+                shown.attributes[package, child] = module
+                other.attributes[package, child] = MISSING
 
 
 def replaced_classes(staged: Staged) -> dict[type, type]:

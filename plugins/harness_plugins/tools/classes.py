@@ -34,20 +34,31 @@ class Field:
 
 def is_record(kind: Any) -> bool:
     """Whether a type is a class whose fields are known."""
-    return isinstance(kind, type) and (
-        attrs.has(kind) or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
-    )
+    if not isinstance(kind, type):
+        return False
+    known: Any = kind
+    return attrs.has(known) or dataclasses.is_dataclass(known) or typing.is_typeddict(known)
 
 
-def fields_of(kind: Any) -> list[Field]:
-    """Return the fields that are given when an instance is made, in order."""
-    hints = hints_of(kind, _names_around(kind))
+def fields_of(kind: Any, names: Mapping[str, Any]) -> list[Field]:
+    """Return the fields that are given when an instance is made, in order.
+
+    `names` are names that annotations may use and that only the surroundings know.
+    """
+    hints = hints_of(kind, {**names, kind.__name__: kind})
     if typing.is_typeddict(kind):
-        required: frozenset[str] = kind.__required_keys__
-        return [Field(name, hint, name in required) for name, hint in hints.items()]
+        return [_key(name, hint, kind) for name, hint in hints.items()]
     if attrs.has(kind):
         return [_attrs_field(one, hints) for one in attrs.fields(kind) if one.init]
     return [_dataclass_field(one, hints) for one in dataclasses.fields(kind) if one.init]
+
+
+def _key(name: str, hint: Any, kind: Any) -> Field:
+    # Where annotations are text, the class itself does not know which keys are not required.
+    origin = typing.get_origin(hint)
+    if origin is typing.Required or origin is typing.NotRequired:
+        return Field(name, typing.get_args(hint)[0], origin is typing.Required)
+    return Field(name, hint, name in kind.__required_keys__)
 
 
 def _attrs_field(field: Any, hints: Mapping[str, Any]) -> Field:
@@ -66,16 +77,15 @@ def _dataclass_field(field: Any, hints: Mapping[str, Any]) -> Field:
     return Field(field.name, kind, False, NO_DEFAULT if field.default is missing else field.default)
 
 
-def _names_around(kind: Any) -> dict[str, Any]:
-    """A class that is defined in a function may refer to itself."""
-    return {kind.__name__: kind}
-
-
 def hints_of(thing: Callable[..., Any] | type, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the evaluated annotations. `names` are those that only the surroundings know.
+    """Return the evaluated annotations; `names` are asked where the module does not know one.
 
     Raises PluginError for a name that cannot be found.
     """
+    try:
+        return typing.get_type_hints(thing, include_extras=True)
+    except NameError:
+        pass
     try:
         return typing.get_type_hints(thing, localns=dict(names), include_extras=True)
     except NameError as error:

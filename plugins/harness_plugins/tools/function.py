@@ -15,7 +15,8 @@ from harness_core.errors import PluginError
 from .classes import NO_DEFAULT, Field, hints_of
 from .docstring import read_docstring
 from .model import Arguments, Tool, ToolCall
-from .shapes import Mismatch, Shape, Shapes, record_shape
+from .scalars import Mismatch, Shape
+from .shapes import Shapes, record_shape
 from .validate import ArgumentsError
 
 __all__ = ["function_tool"]
@@ -41,8 +42,8 @@ def function_tool(
         raise PluginError(f"{function!r} has no name of its own: give name=...")
     text, about = read_docstring(_docstring(function))
     fields, call_parameter = _parameters(function, f'tool "{own_name}"', about, names or {})
-    shapes = Shapes(f'tool "{own_name}"')
-    shape = record_shape(shapes, _Named(own_name), fields, dict)
+    shapes = Shapes(f'tool "{own_name}"', names)
+    shape = record_shape(shapes, own_name, fields, dict)
     schema = shape.schema | ({"$defs": shapes.defs} if shapes.defs else {})
     return Tool(
         own_name,
@@ -56,20 +57,19 @@ def function_tool(
     )
 
 
-class _Named:
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
-
-
 def _docstring(function: Callable[..., Any]) -> str | None:
     is_plain = inspect.isroutine(function)
     return function.__doc__ if is_plain else getattr(type(function).__call__, "__doc__", None)
 
 
 def _caller(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:
-    if parameter is None:
-        return lambda arguments: function(**arguments)
-    return lambda arguments, call: function(**arguments, **{parameter: call})
+    def run(arguments: Arguments) -> Any:
+        return function(**arguments)
+
+    def run_with_call(arguments: Arguments, call: ToolCall) -> Any:
+        return function(**arguments, **{str(parameter): call})
+
+    return run if parameter is None else run_with_call
 
 
 def _reader(shape: Shape) -> Callable[[Arguments], Any]:

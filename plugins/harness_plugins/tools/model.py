@@ -1,4 +1,4 @@
-"""The records of `tools`: a tool, a call of it, its result, and what may be decided about a call."""
+"""The records of `tools`: a tool, a call, its result, and what may be decided about a call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RestrictionError(HarnessError, ValueError):
 
 
 class DuplicateToolError(DuplicateRegistrationError):
-    """Two tools of one name at one level. `holder` is the plugin that has it, `plugin` the other."""
+    """Two tools of one name at one level: plugin `holder` has it, and `plugin` wants it."""
 
     def __init__(self, name: str, layer: str, *, plugin: str, holder: str, place: str) -> None:
         self.plugin = plugin
@@ -94,7 +94,7 @@ class Tool:
     takes_call: bool = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        name: object = self.name
+        name: Any = self.name
         if not isinstance(name, str) or not name.strip() or name == TOOL_ORDER_REST:
             raise InvalidNameError(name, of="tool", expected="a str that is not empty")
         if not callable(self.run):

@@ -8,95 +8,19 @@ type may be nested or recursive.
 from __future__ import annotations
 
 import collections.abc as abc
-import datetime
 import enum
-import pathlib
 import types
 import typing
-import uuid
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
-
-import attrs
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from harness_core.errors import PluginError
 
 from .classes import Field, fields_of, is_record
 from .encode import to_json
+from .scalars import SCALARS, Mismatch, Read, Shape, anything
 
-__all__ = ["Mismatch", "Shape", "Shapes", "record_shape"]
-
-Read: TypeAlias = Callable[[Any, str], Any]
-
-
-class Mismatch(ValueError):
-    """A value that is not of a shape."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
-
-
-@attrs.frozen
-class Shape:
-    """The schema of a type, and how a value of it is read: `read(value, path)`."""
-
-    schema: dict[str, Any]
-    read: Read
-
-
-def _exactly(kind: str, *accepted: type) -> Shape:
-    def read(value: Any, path: str) -> Any:
-        if type(value) not in accepted:
-            raise Mismatch(path, f"expected {kind}, got {value!r}")
-        return value
-
-    return Shape({"type": kind}, read)
-
-
-def _read_int(value: Any, path: str) -> int:
-    # For JSON schema 3.0 is an integer.
-    if type(value) is float and value.is_integer():
-        return int(value)
-    if type(value) is not int:
-        raise Mismatch(path, f"expected integer, got {value!r}")
-    return value
-
-
-def _parsed(format: str | None, parse: Callable[[str], Any]) -> Shape:
-    def read(value: Any, path: str) -> Any:
-        if not isinstance(value, str):
-            raise Mismatch(path, f"expected string, got {value!r}")
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise Mismatch(path, str(error)) from error
-
-    return Shape({"type": "string"} | ({"format": format} if format else {}), read)
-
-
-def _upper(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: parse(text.upper())
-
-
-def _anything() -> Shape:
-    return Shape({}, lambda value, _: value)
-
-
-_SIMPLE: dict[Any, Shape] = {
-    Any: _anything(),
-    object: _anything(),
-    str: _exactly("string", str),
-    int: Shape({"type": "integer"}, _read_int),
-    float: _exactly("number", float, int),
-    bool: _exactly("boolean", bool),
-    type(None): _exactly("null", type(None)),
-    None: _exactly("null", type(None)),
-    datetime.datetime: _parsed("date-time", _upper(datetime.datetime.fromisoformat)),
-    datetime.date: _parsed("date", datetime.date.fromisoformat),
-    datetime.time: _parsed("time", _upper(datetime.time.fromisoformat)),
-    uuid.UUID: _parsed("uuid", uuid.UUID),
-    pathlib.Path: _parsed(None, pathlib.Path),
-}
+__all__ = ["Shapes", "record_shape"]
 
 _ARRAYS: dict[Any, Callable[[list[Any]], Any]] = {
     list: list,
@@ -113,19 +37,20 @@ _OBJECTS = (dict, abc.Mapping, abc.MutableMapping)
 class Shapes:
     """Makes the shapes of one signature. `defs` holds the schemas of its named types."""
 
-    def __init__(self, whose: str) -> None:
+    def __init__(self, whose: str, names: Mapping[str, Any] | None = None) -> None:
         self.whose = whose
+        self._names: Mapping[str, Any] = names or {}
         self.defs: dict[str, dict[str, Any]] = {}
         self._named: dict[Any, Shape] = {}
 
     def of(self, kind: Any, place: str) -> Shape:
         """Return the shape of a type; raise PluginError, with the place, for one that has none."""
-        simple = _SIMPLE.get(kind) if isinstance(kind, abc.Hashable) else None
-        if simple is not None:
-            return Shape(dict(simple.schema), simple.read)
         origin, args = get_origin(kind), get_args(kind)
         if origin is Annotated:
             return _annotated(self.of(args[0], place), args[1:])
+        simple = SCALARS.get(kind)
+        if simple is not None:
+            return Shape(dict(simple.schema), simple.read)
         if origin is Union or origin is types.UnionType:
             return _union([self.of(arm, place) for arm in args])
         if origin is Literal:
@@ -138,12 +63,13 @@ class Shapes:
             return self._object(args, place)
         if isinstance(kind, typing.NewType):
             return self.of(kind.__supertype__, place)
-        if hasattr(kind, "__value__"):
-            return self._name(kind, lambda: self.of(kind.__value__, place))
+        aliased = getattr(kind, "__value__", None)
+        if aliased is not None:
+            return self._name(kind, lambda: self.of(aliased, place))
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
             return self._name(kind, lambda: self._enum(kind, place))
         if is_record(kind):
-            return self._name(kind, lambda: record_shape(self, kind, fields_of(kind), kind))
+            return self._name(kind, lambda: self._record(kind))
         raise PluginError(
             f"{self.whose}: {place} is {kind!r}, which has no JSON schema; use str, int, float, "
             "bool, None, list, tuple, set, dict, Literal, enums, dates, UUID, Path, attrs classes, "
@@ -166,6 +92,9 @@ class Shapes:
         body.append(make())
         self.defs[name].update(body[0].schema)
         return shape
+
+    def _record(self, kind: Any) -> Shape:
+        return record_shape(self, kind.__name__, fields_of(kind, self._names), kind)
 
     def _enum(self, kind: type[enum.Enum], place: str) -> Shape:
         members = {_strict(member.value): member for member in kind}
@@ -198,7 +127,7 @@ class Shapes:
 
     def _array(self, kind: Any, args: tuple[Any, ...], place: str) -> Shape:
         make = _ARRAYS[kind]
-        item = self.of(args[0], f"an item of {place}") if args else _anything()
+        item = self.of(args[0], f"an item of {place}") if args else anything()
         schema: dict[str, Any] = {"type": "array"}
         if item.schema:
             schema["items"] = item.schema
@@ -221,9 +150,9 @@ class Shapes:
         }
 
         def read(value: Any, path: str) -> Any:
-            if not isinstance(value, list) or len(cast("list[Any]", value)) != size:
+            if not isinstance(value, list) or len(cast("list[object]", value)) != size:
                 raise Mismatch(path, f"expected {size} items, got {value!r}")
-            pairs = zip(items, cast("list[Any]", value), strict=True)
+            pairs = zip(items, cast("list[object]", value), strict=True)
             return tuple(one.read(v, f"{path}[{i}]") for i, (one, v) in enumerate(pairs))
 
         return Shape(schema, read)
@@ -231,7 +160,7 @@ class Shapes:
     def _object(self, args: tuple[Any, ...], place: str) -> Shape:
         if args and args[0] is not str:
             raise PluginError(f"{self.whose}: {place} has keys {args[0]!r}; JSON has str keys only")
-        item = self.of(args[1], f"a value of {place}") if args else _anything()
+        item = self.of(args[1], f"a value of {place}") if args else anything()
         schema: dict[str, Any] = {"type": "object"}
         if item.schema:
             schema["additionalProperties"] = item.schema
@@ -244,14 +173,12 @@ class Shapes:
 
 
 def record_shape(
-    shapes: Shapes, owner: Any, fields: list[Field], make: Callable[..., Any], text: str = ""
+    shapes: Shapes, owner: str, fields: list[Field], make: Callable[..., Any]
 ) -> Shape:
     """Return the shape of an object with named fields, read by `make(**fields)`."""
-    parts = {one.name: shapes.of(one.kind, f"{one.name} of {owner.__name__}") for one in fields}
+    parts = {one.name: shapes.of(one.kind, f"{one.name} of {owner}") for one in fields}
     required = [one.name for one in fields if one.is_required]
     schema: dict[str, Any] = {"type": "object"}
-    if text:
-        schema["description"] = text
     schema["properties"] = {one.name: _described(parts[one.name].schema, one) for one in fields}
     if required:
         schema["required"] = required
@@ -278,7 +205,7 @@ def _described(schema: dict[str, Any], field: Field) -> dict[str, Any]:
         described["description"] = field.description
     if field.has_default:
         try:
-            described["default"] = to_json(field.default)
+            described["default"] = to_json(field.default, as_argument=True)
         except TypeError:
             pass  # a default that JSON cannot say; the argument may be left out all the same
     return described
@@ -287,7 +214,7 @@ def _described(schema: dict[str, Any], field: Field) -> dict[str, Any]:
 def _read_items(value: Any, path: str, read: Read) -> list[Any]:
     if not isinstance(value, list):
         raise Mismatch(path, f"expected array, got {value!r}")
-    items = cast("list[Any]", value)
+    items = cast("list[object]", value)
     return [read(one, f"{path}[{index}]") for index, one in enumerate(items)]
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from harness_core.errors import HarnessError, InvalidSchemaError
 
+from .quick import quick_check
+
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
@@ -39,7 +41,7 @@ def plain_copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain_copy(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [plain_copy(item) for item in cast("list[Any]", value)]
+        return [plain_copy(item) for item in cast("list[object]", value)]
     return value
 
 
@@ -54,7 +56,7 @@ def path_of(parts: Iterable[object]) -> str:
 class Schema:
     """The schema of one tool's arguments, checked when it is made."""
 
-    __slots__ = ("_parameters", "_tool", "_validator")
+    __slots__ = ("_parameters", "_quick", "_tool", "_validator")
 
     def __init__(self, tool: str, parameters: Mapping[str, Any]) -> None:
         self._tool = tool
@@ -63,16 +65,21 @@ class Schema:
         problem = _problem_of(json.dumps(parameters))
         if problem is not None:
             raise InvalidSchemaError(tool, *problem)
+        self._quick = quick_check(parameters)
 
-    def check(self, arguments: object) -> None:
+    def check(self, arguments: Any) -> None:
         """Raise ArgumentsError, with every violation, unless the arguments fit."""
         if not isinstance(arguments, dict):
             kind = type(arguments).__name__
             raise ArgumentsError((f"$: the arguments must be a JSON object, got {kind}",))
+        if self._quick is not None and self._quick(arguments):
+            return
         validator = self._validator
         if validator is None:
             validator = self._validator = _validator(self._parameters)
-        errors: list[ValidationError] = list(validator.iter_errors(arguments))
+        errors: list[ValidationError] = list(
+            validator.iter_errors(cast("dict[str, Any]", arguments))
+        )
         if errors:
             lines = [line for error in errors for line in _lines(error)]
             raise ArgumentsError(dict.fromkeys(sorted(lines)))
@@ -93,21 +100,29 @@ def _lines(error: ValidationError, indent: str = "") -> Iterator[str]:
 
 @functools.cache
 def _tools_of_the_trade() -> tuple[Any, Any, Any]:
-    """Return default validator, registry and format checker; imported when first needed."""
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema_specifications import REGISTRY
+    """Return the library, a registry that fetches nothing, and a format checker.
 
-    formats = FormatChecker(formats=("date", "ipv4", "ipv6", "uuid"))
+    Imported when first needed.
+    """
+    import jsonschema
+    import referencing
+
+    formats: Any = jsonschema.FormatChecker(formats=("date", "ipv4", "ipv6", "uuid"))
     formats.checks("date-time", raises=ValueError)(_is_date_time)
     formats.checks("time", raises=ValueError)(_is_time)
-    return Draft202012Validator, REGISTRY, formats
+    made: Any = referencing
+    return jsonschema, made.Registry(), formats
+
+
+def _class_for(schema: Mapping[str, Any]) -> Any:
+    """Return the validator class of the draft that a schema is written in."""
+    library = _tools_of_the_trade()[0]
+    return library.validators.validator_for(schema, default=library.Draft202012Validator)
 
 
 def _validator(parameters: Mapping[str, Any]) -> Validator:
-    from jsonschema.validators import validator_for
-
-    default, registry, formats = _tools_of_the_trade()
-    chosen: Any = validator_for(parameters, default=default)
+    _, registry, formats = _tools_of_the_trade()
+    chosen = _class_for(parameters)
     validator: Validator = chosen(parameters, registry=registry, format_checker=formats)
     return validator
 
@@ -115,14 +130,11 @@ def _validator(parameters: Mapping[str, Any]) -> Validator:
 @functools.lru_cache(maxsize=4096)
 def _problem_of(text: str) -> tuple[str, str] | None:
     """Return place and problem of a schema that is none. Remembered: tools come back."""
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
-
+    library = _tools_of_the_trade()[0]
     schema: dict[str, Any] = json.loads(text)
-    chosen: Any = validator_for(schema, default=_tools_of_the_trade()[0])
     try:
-        chosen.check_schema(schema)
-    except SchemaError as error:
+        _class_for(schema).check_schema(schema)
+    except library.exceptions.SchemaError as error:
         return path_of(error.absolute_path).replace("$", "parameters", 1), error.message
     if schema.get("type", "object") != "object":
         return "parameters.type", f"arguments are an object, not {schema['type']!r}"
@@ -161,8 +173,8 @@ def _leads_somewhere(pointer: str, root: object) -> bool:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(at, dict) and key in at:
             at = cast("dict[str, Any]", at)[key]
-        elif isinstance(at, list) and key.isdecimal() and int(key) < len(cast("list[Any]", at)):
-            at = cast("list[Any]", at)[int(key)]
+        elif isinstance(at, list) and key.isdecimal() and int(key) < len(cast("list[object]", at)):
+            at = cast("list[object]", at)[int(key)]
         else:
             return False
     return True
