@@ -263,9 +263,10 @@ class _Evaluation:
         began = perf_counter()
         for entry in entries:
             try:
-                value = entry.call(context)
-                # A str is the common case, and right for every kind of text.
-                if not isinstance(value, str) or check is _variable_or_tools:
+                provide: Any = entry.provider
+                value: Any = provide(context) if entry.takes_context else provide()
+                # A str is the common case, and right for every kind but tools.
+                if not isinstance(value, str) or entry.kind == "tools":
                     if is_awaitable(value):
                         waiting.append((len(results), entry, value))
                     else:

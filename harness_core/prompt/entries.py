@@ -119,11 +119,6 @@ class Entry:
             seconds=seconds,
         )
 
-    def call(self, context: object) -> Any:
-        """Call the provider."""
-        assert self.provider is not None
-        return self.provider(context) if self.takes_context else self.provider()
-
     def attribute(self, error: BaseException) -> None:
         """Note on an error whose it is (law L9)."""
         scope = f", scope {safe_repr(self.scope)}" if self.scope is not None else ""

@@ -66,8 +66,16 @@ def _rendered(
     for item in items:
         text = item.text
         if not item.literal and "{{" in text:
+            template = parse(text)
+            pieces = template.pieces
+            if len(pieces) == 3 and template.fault is None:
+                # One reference, with a value: most texts that have any.
+                value = variables.get(pieces[1])
+                if isinstance(value, str):
+                    texts.append(f"{pieces[0]}{value}{pieces[2]}")
+                    continue
             try:
-                text = interpolate(parse(text), variables, kind, item.name)
+                text = interpolate(template, variables, kind, item.name)
             except PromptRenderError as error:
                 error.add_note(f"{kind} from {getattr(item, 'origin', None) or 'a listener'}")
                 raise

@@ -45,6 +45,8 @@ class ImportGraph:
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
         self.finder = SourceFinder(roots, self.found)
+        self.entries: set[str] = set()
+        """Modules that this package has imported, to find plugins in them."""
         self._uses: dict[str, Uses] = {}
         self._anew: dict[str, Uses] | None = None
         """What modules use that are executed anew, until it is decided which version stays."""
@@ -109,6 +111,8 @@ class ImportGraph:
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith(_CORE) and file not in _ON_THE_WAY:
+                if not file.startswith(_HERE):
+                    self.entries.add(target)
                 return
             importer = frame.f_globals.get("__name__")
             if isinstance(importer, str) and self._is_inside(importer, frame.f_globals):
@@ -163,6 +167,7 @@ class ImportGraph:
         for memory in (self._uses, self._ranks):
             for name in memory.keys() - sys.modules.keys():
                 del memory[name]
+        self.entries.intersection_update(sys.modules)
 
     # Asking
 
@@ -248,7 +253,7 @@ class ImportGraph:
 
     def groups(self, names: Iterable[str]) -> list[set[str]]:
         """Split modules into groups that have nothing to do with each other."""
-        left = dict.fromkeys(names)
+        left = dict.fromkeys(self.in_order(names))
         joined: dict[str, set[str]] = {name: set() for name in left}
         for name in left:
             uses = self._uses.get(name)

@@ -16,6 +16,7 @@ from ..kernel.context import Context
 from ..kernel.fiber import Fiber
 from .graph import ImportGraph
 from .plugins import PluginFinder
+from .stage import evict
 
 __all__ = ["Group", "make_plan"]
 
@@ -35,20 +36,22 @@ class Group:
 
 
 def make_plan(
-    ctx: Context, graph: ImportGraph, finder: PluginFinder, files: Iterable[str], past: set[str]
+    ctx: Context, graph: ImportGraph, finder: PluginFinder, files: Iterable[str], ours: set[str]
 ) -> list[Group]:
     """Return the groups that a change of these files (resolved paths) affects.
 
-    `past` holds the modules that once defined plugins. They are kept new like those that do now,
-    because they may do so again; those that now define plugins are added.
+    `ours` holds modules that defined plugins or were imported to find one, and is extended by all
+    that they have led to. Those of them that changed and that no plugin leads to any more are
+    evicted: whoever needs them again gets them new.
     """
     homes = {fiber: set(finder.modules_of(fiber, graph)) for fiber in plugins_below(ctx.root.fiber)}
-    past.intersection_update(graph.loaded())
-    past.update(*homes.values())
+    needed = graph.needed_by({name for names in homes.values() for name in names})
+    ours.update(graph.needed_by(ours), needed)
+    ours.intersection_update(graph.loaded())
     touched = graph.touched_by(files)
-    seeds = {name for names in touched.values() for name in names}
-    affected = graph.importers_of(seeds) & graph.needed_by(past) if seeds else seeds
-    groups = [Group(modules) for modules in graph.groups(affected)]
+    changed = graph.importers_of({name for names in touched.values() for name in names})
+    evict((changed - needed) & ours)
+    groups = [Group(modules) for modules in graph.groups(changed & needed)]
     readers = _readers(ctx.kernel.watched_files, files)
     for fiber, modules in homes.items():
         own = [group for group in groups if not group.modules.isdisjoint(modules)]
@@ -72,7 +75,7 @@ def plugins_below(fiber: Fiber) -> Iterator[Fiber]:
 
 
 def outermost(fibers: Iterable[Fiber]) -> list[Fiber]:
-    """Leave out fibers below others: the bodies of those mount them anew."""
+    """Return those that are not below others, oldest first; bodies mount what is below them."""
     chosen = dict.fromkeys(fibers)
     kept: list[Fiber] = []
     for fiber in chosen:
@@ -81,7 +84,7 @@ def outermost(fibers: Iterable[Fiber]) -> list[Fiber]:
             above = above.parent
         if above is None:
             kept.append(fiber)
-    return kept
+    return sorted(kept, key=lambda fiber: fiber.place)
 
 
 def _readers(

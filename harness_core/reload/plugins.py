@@ -13,7 +13,7 @@ from .errors import StagingError
 from .graph import ImportGraph
 from .staged import Staged
 
-__all__ = ["PluginFinder"]
+__all__ = ["PluginFinder", "find_again", "module_of"]
 
 
 class PluginFinder:

@@ -26,7 +26,7 @@ from .errors import StagingError
 from .exchange import Failed, exchange
 from .graph import ImportGraph
 from .plan import Group, make_plan, outermost
-from .plugins import PluginFinder
+from .plugins import PluginFinder, module_of
 from .roots import Roots
 from .watch import Batch, watch
 
@@ -72,9 +72,19 @@ class Reloader:
         self._assemble = assemble
         self._waiting: set[str] = set()
         """Changed files whose new version is not in use. Resolved paths."""
-        self._past: set[str] = set()
+        self._ours: set[str] = set()
+        """Modules that are there for plugins' sake. Others are never taken out of `sys.modules`."""
         self._lock = anyio.Lock()
-        self._observer = ctx.effect(self.graph.observe, label="import observer")
+        self._observer = ctx.effect(self._observe, label="import observer")
+
+    def _observe(self, ctx: Context) -> Callable[[], None]:
+        ctx.on("plugin/mount", self._mounted, unfiltered=True)
+        return self.graph.observe()
+
+    def _mounted(self, fiber: Fiber) -> None:
+        name = module_of(fiber.plugin)
+        if name is not None:
+            self._ours.add(name)
 
     async def dispose(self) -> None:
         """Stop listening to imports. What runs goes on."""
@@ -104,7 +114,8 @@ class Reloader:
             for fiber in [fiber for fiber in self.stale if fiber.is_ending]:
                 del self.stale[fiber]
             fresh = {str(path) for path in batch.files}
-            groups = make_plan(self.ctx, self.graph, self.finder, fresh | self._waiting, self._past)
+            self._ours |= self.graph.entries
+            groups = make_plan(self.ctx, self.graph, self.finder, fresh | self._waiting, self._ours)
             self._waiting &= {file for group in groups for file in group.files}
             return await self._work(groups, fresh)
 

@@ -30,7 +30,7 @@ from .source import SourceLoader, find, forget_directories
 from .staged import MISSING, Attribute, Staged
 from .uses import parents_of
 
-__all__ = ["stage"]
+__all__ = ["evict", "stage"]
 
 
 def stage(modules: Iterable[str], graph: ImportGraph) -> Staged:
@@ -165,6 +165,18 @@ class _Staging:
                 setattr(one.package, child, one.old)
             elif _top(parent) not in lasting:
                 vars(one.package).pop(child, None)
+
+
+def evict(modules: Iterable[str]) -> None:
+    """Take modules that nobody uses any more out of `sys.modules` and out of their packages."""
+    for name in modules:
+        module = sys.modules.pop(name, None)
+        parent, _, child = name.rpartition(".")
+        if module is None:
+            continue
+        _forget_texts(module)
+        if _scope_of(sys.modules.get(parent)).get(child) is module:
+            delattr(sys.modules[parent], child)
 
 
 def _scope_of(module: object) -> dict[str, Any]:
