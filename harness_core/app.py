@@ -26,11 +26,15 @@ MAX_WIDTH = 100
 
 @attrs.frozen
 class Settings:
-    """What one run was asked for. `patience`: seconds that plugins may take to load."""
+    """What one run was asked for.
+
+    `patience`: seconds that plugins may take to load. `disable`: ids of rows to leave out.
+    """
 
     config: str
     debug: bool = False
     patience: float = 30.0
+    disable: tuple[str, ...] = ()
 
 
 def make_console(stderr: bool = False) -> Console:
@@ -48,6 +52,8 @@ class Application(containers.DeclarativeContainer):
     settings: providers.Dependency[Settings] = providers.Dependency(instance_of=Settings)
     output = providers.Singleton(make_console)
     diagnostics = providers.Singleton(make_console, stderr=True)
-    manifest = providers.Singleton(read_manifest, settings.provided.config)
+    manifest = providers.Singleton(
+        read_manifest, settings.provided.config, disable=settings.provided.disable
+    )
     resolver = providers.Singleton(Resolver, manifest.provided.directory)
     loader = providers.Singleton(Loader, manifest, resolver)

@@ -5,60 +5,43 @@ Exit codes: 0 nothing to complain about, 1 faults, 2 a wrong call.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 
 from ..app import Application, Settings
 from ..errors import ManifestError
-from ..loader import raised_at
 from ..prompt import PromptAssembly, render_request
 from ..scopes import scope_chain_of
 from .checks import run_checks, show_findings
+from .dev import dev
 from .diff import read_saved, show_difference
-from .faults import Fault, Faulty, fault_in_scope, logged, print_faults
+from .faults import Fault, Faulty, fault_in_scope, print_faults
+from .frame import EPILOG, common, print_json, run_command, stop_at_faults, warn
+from .installed import plugins
+from .new import new
 from .payload import GLOBAL, describe_scope, scope_name
 from .picture import draw
 from .progress import progress
 from .request import show_legend, show_request
-from .safe import one_line
-from .session import ScopeView, Session, UnknownScope, open_session
+from .run import run
+from .session import ScopeView, Session
 from .tree import show_tree
 
 __all__ = ["harness"]
 
 Pair = tuple[ScopeView, PromptAssembly]
 
-_EPILOG = "Exit codes: 0 nothing to complain about, 1 faults, 2 a wrong call."
 
-
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 def harness() -> None:
     """Look into an agent harness: what it sends to the model, and who wrote it."""
 
 
-def _common(function: Callable[..., None]) -> Callable[..., None]:
-    """Add what all commands take."""
-    function = click.option("--debug", is_flag=True, help="Show tracebacks and the log.")(function)
-    function = click.option(
-        "--patience",
-        type=click.FloatRange(min=0),
-        default=30.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="How long plugins may take to load.",
-    )(function)
-    return click.argument("config", metavar="CONFIG")(function)
-
-
-@harness.command(epilog=_EPILOG)
-@_common
+@harness.command(epilog=EPILOG)
+@common
 @click.option("--agent", metavar="NAME", help=f"Only this agent; {GLOBAL} for no agent.")
 @click.option("--explain", is_flag=True, help="Also what is absent, variables, lines and times.")
 @click.option("--diff", metavar="FILE", help="Compare with what --json printed before.")
@@ -75,6 +58,7 @@ def prompt(
     svg: str | None,
     debug: bool,
     patience: float,
+    disable: tuple[str, ...],
 ) -> None:
     """Print the request that CONFIG assembles: system prompt, runtime context and tools.
 
@@ -85,7 +69,7 @@ def prompt(
         raise click.UsageError("--json, --raw, --diff and --svg exclude each other")
 
     async def action(app: Application, session: Session) -> int:
-        _stop_at_faults(session)
+        stop_at_faults(session)
         views = session.chosen(agent)
         if raw and agent is None:
             views = [view for view in views if view.is_global]
@@ -93,23 +77,23 @@ def prompt(
             views = [view for view in views if not view.is_global]
         with progress(app.diagnostics(), "assembling"):
             pairs = await session.assemble(views)
-        _warn(app, session, pairs)
+        warn(app, session, pairs)
         if raw:
             click.echo("\n\n".join(_rendered(render_request, pair) for pair in pairs))
         elif as_json or diff is not None:
             scopes = {view.name: _rendered(describe_scope, (view, one)) for view, one in pairs}
             if diff is not None:
                 return show_difference(app.output(), read_saved(diff), scopes, only=agent)
-            _print_json(app, {"scopes": scopes})
+            print_json(app, {"scopes": scopes})
         else:
             _show(app, pairs, explain, svg, config)
         return 0
 
-    _run(Settings(config, debug, patience), action, as_json=as_json)
+    run_command(Settings(config, debug, patience, disable), action, as_json=as_json)
 
 
-@harness.command(epilog=_EPILOG)
-@_common
+@harness.command(epilog=EPILOG)
+@common
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else on stdout.")
 @click.option(
     "--interval",
@@ -119,14 +103,21 @@ def prompt(
     metavar="SECONDS",
     help="Between the two assemblies that are compared to find volatile text.",
 )
-def check(config: str, as_json: bool, interval: float, debug: bool, patience: float) -> None:
+def check(
+    config: str,
+    as_json: bool,
+    interval: float,
+    debug: bool,
+    patience: float,
+    disable: tuple[str, ...],
+) -> None:
     """Assemble every scope of CONFIG and report what is wrong, one line for each fault."""
 
     async def action(app: Application, session: Session) -> int:
         with progress(app.diagnostics(), "assembling every scope twice"):
             findings = await run_checks(session, interval)
         if as_json:
-            _print_json(app, [finding.as_data() for finding in findings])
+            print_json(app, [finding.as_data() for finding in findings])
         else:
             show_findings(app.output(), findings, len(session.scopes()))
         return 1 if findings else 0
@@ -134,69 +125,25 @@ def check(config: str, as_json: bool, interval: float, debug: bool, patience: fl
     def refused(app: Application, error: ManifestError) -> None:
         where = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
         finding = {"rule": "manifest", "scope": GLOBAL, "plugin": None, "where": where}
-        _print_json(app, [{**finding, "message": error.message}])
+        print_json(app, [{**finding, "message": error.message}])
 
-    settings = Settings(config, debug, patience)
-    _run(settings, action, as_json=as_json, refused=refused if as_json else None)
+    settings = Settings(config, debug, patience, disable)
+    run_command(settings, action, as_json=as_json, refused=refused if as_json else None)
 
 
-@harness.command(epilog=_EPILOG)
-@_common
-def tree(config: str, debug: bool, patience: float) -> None:
+@harness.command(epilog=EPILOG)
+@common
+def tree(config: str, debug: bool, patience: float, disable: tuple[str, ...]) -> None:
     """Print the fibers of CONFIG: their states, what they wait for, what they registered."""
 
     async def action(app: Application, session: Session) -> int:
         show_tree(app.output(), session)
         faults = session.faults()
         print_faults(app.diagnostics(), faults, debug=debug)
-        _warn(app, session, [])
+        warn(app, session, [])
         return 1 if faults else 0
 
-    _run(Settings(config, debug, patience), action)
-
-
-def _run(
-    settings: Settings,
-    action: Callable[[Application, Session], Awaitable[int]],
-    *,
-    as_json: bool = False,
-    refused: Callable[[Application, ManifestError], None] | None = None,
-) -> None:
-    """Boot, run the action, report faults, exit."""
-    app = Application(settings=settings)
-    app.output()  # before stdout is kept clean of what plugins print
-    clean = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-
-    async def run() -> int:
-        async with open_session(app) as session:
-            return await action(app, session)
-
-    faults: list[Fault] = []
-    code = 1
-    with logged(settings.debug), clean:
-        try:
-            app.manifest()
-            code = anyio.run(run)
-        except ManifestError as error:
-            faults = [Fault.of_manifest(error)]
-            if refused is not None:
-                refused(app, error)
-        except Faulty as error:
-            faults = error.faults
-        except UnknownScope as error:
-            raise click.UsageError(str(error)) from None
-        except BrokenPipeError:
-            raise  # click ends quietly
-        except Exception as error:
-            faults = [Fault(f"{type(error).__name__}: {error}", raised_at(error), error=error)]
-        print_faults(app.diagnostics(), faults, debug=settings.debug)
-    sys.exit(code)
-
-
-def _stop_at_faults(session: Session) -> None:
-    faults = session.faults()
-    if faults:
-        raise Faulty(faults)
+    run_command(Settings(config, debug, patience, disable), action)
 
 
 def _rendered(render: Callable[[PromptAssembly], Any], pair: Pair) -> Any:
@@ -225,18 +172,5 @@ def _show(app: Application, pairs: list[Pair], explain: bool, svg: str | None, c
             raise Faulty([Fault(f"cannot be written: {error.strerror}", svg)]) from error
 
 
-def _warn(app: Application, session: Session, pairs: list[Pair]) -> None:
-    """Say on stderr what is missing without being fatal."""
-    console = app.diagnostics()
-    for waiting in session.waiting():
-        where = waiting.entry.place_of("name")
-        console.print(f"warning: {where}: {waiting}", style="yellow", soft_wrap=True)
-    for view, assembly in pairs:
-        for one in assembly.explain():
-            if one.status == "failed":
-                said = f"warning: scope {view.name}: {one}"
-                console.print(one_line(said), style="yellow", soft_wrap=True)
-
-
-def _print_json(app: Application, data: Any) -> None:
-    app.output().file.write(json.dumps(data, indent=2) + "\n")
+for _command in (run, dev, plugins, new):
+    harness.add_command(_command)

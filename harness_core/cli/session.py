@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -136,15 +136,20 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(app: Application) -> AsyncGenerator[Session]:
+async def open_session(
+    app: Application, before: Callable[[Context, Loader], object] | None = None
+) -> AsyncGenerator[Session]:
     """Boot the manifest of `app`, wait until it has settled, and dispose it in the end.
 
-    Raises ManifestError for a faulty file. What fails later is in the session's `faults()`.
+    `before` is called with the root and the loader before any plugin is imported. Raises
+    ManifestError for a faulty file. What fails later is in the session's `faults()`.
     """
     loader = app.loader()
     async with Context() as root:
         with progress(app.diagnostics(), "loading plugins"):
             root.provide("loader", loader)
+            if before is not None:
+                before(root, loader)
             loader.start(DEFAULT_PLUGINS)
             busy = await settle(root.fiber, app.settings().patience)
         yield Session(root, loader, busy)

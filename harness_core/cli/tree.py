@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -22,19 +22,22 @@ _STYLES = {
 }
 
 
-def show_tree(console: Console, session: Session) -> None:
-    """Print the tree of fibers of a session."""
+def show_tree(
+    console: Console, session: Session, stale: Mapping[Fiber, Exception] | None = None
+) -> None:
+    """Print the tree of fibers of a session; `stale` ones run an older version of their code."""
     root = session.root.fiber
-    tree = Tree(_fiber_line(root, session), guide_style="dim")
-    _fill(tree, root, session)
+    stale = stale or {}
+    tree = Tree(_fiber_line(root, session, stale), guide_style="dim")
+    _fill(tree, root, session, stale)
     console.print(tree)
 
 
-def _fill(tree: Tree, fiber: Fiber, session: Session) -> None:
+def _fill(tree: Tree, fiber: Fiber, session: Session, stale: Mapping[Fiber, Exception]) -> None:
     for effect in _own_effects(fiber):
         _add_effect(tree, effect)
     for child in fiber.children:
-        _fill(tree.add(_fiber_line(child, session)), child, session)
+        _fill(tree.add(_fiber_line(child, session, stale)), child, session, stale)
 
 
 def _own_effects(fiber: Fiber) -> Iterable[EffectInfo]:
@@ -52,7 +55,7 @@ def _add_effect(tree: Tree, effect: EffectInfo) -> None:
         _add_effect(branch, child)
 
 
-def _fiber_line(fiber: Fiber, session: Session) -> Text:
+def _fiber_line(fiber: Fiber, session: Session, stale: Mapping[Fiber, Exception]) -> Text:
     line = Text(one_line(fiber.name), style="bold cyan")
     line.append(f" {fiber.state.value}", style=_STYLES.get(fiber.state, "dim"))
     parent = fiber.parent
@@ -63,6 +66,8 @@ def _fiber_line(fiber: Fiber, session: Session) -> Text:
         line.append(f'  row "{one_line(mounted.entry.id)}"', style="dim")
     if fiber.waiting_for:
         line.append(f"  waits for {', '.join(fiber.waiting_for)}", style="yellow")
+    if fiber in stale:
+        line.append("  stale: runs an older version of its code", style="bold yellow")
     if fiber.error is not None and fiber.state is FiberState.FAILED:
         line.append(f"  {one_line(str(fiber.error))}", style="red")
     return line

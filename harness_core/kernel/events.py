@@ -24,7 +24,7 @@ from .listeners import (
     refuse_other,
     text_of,
 )
-from .waterfall import Waterfall
+from .waterfall import run_waterfall
 
 if TYPE_CHECKING:
     from .context import Context
@@ -258,7 +258,7 @@ class Bus:
     ) -> Coroutine[Any, Any, Any]:
         """Run listeners around `inner`, outermost first; each calls `next` at most once."""
         listeners, _ = self.find(event, "waterfall", target)
-        return Waterfall(event, args, inner, listeners, observer).run(0)
+        return run_waterfall(event, args, inner, listeners, observer)
 
 
 def _during(event: str | Event[Any, Any]) -> str:

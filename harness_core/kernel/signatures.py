@@ -43,8 +43,9 @@ def accepts(function: Callable[..., object], count: int, *, required: bool = Fal
         defaults = function.__defaults__ or ()
         needed = code.co_argcount - len(defaults)
         if needed <= count and not code.co_kwonlyargcount:
-            asks = needed + sum(1 for default in defaults if default is None or not required)
-            return int(min(count, asks))
+            if defaults:
+                needed += sum(1 for default in defaults if default is None or not required)
+            return int(min(count, needed))
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -7,7 +7,7 @@ imported or mounted here; what a manifest says can be compared with `==`, places
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import attrs
 from .environment import resolve_environment
 from .places import LocatedDict, LocatedList, Place, as_list
 from .row import KEYS, Row, kind_of
-from .yaml_file import read_yaml
+from .yaml_file import parse_yaml, read_text
 
 __all__ = ["KEYS", "Entry", "Manifest", "read_entries", "read_manifest"]
 
@@ -57,11 +57,34 @@ class Entry:
 
 @attrs.frozen
 class Manifest:
-    """The rows of one file. `file` is how messages call it, `directory` where it stands."""
+    """The rows of one file. `file` is how messages call it, `directory` where it stands.
+
+    `disable` holds the ids of rows that are disabled whatever the file says.
+    """
 
     file: str
     directory: Path
     entries: tuple[Entry, ...]
+    disable: tuple[str, ...] = ()
+    environ: Mapping[str, str] | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, whatever the working directory."""
+        return self.directory / Path(self.file).name
+
+    def read_again(self) -> Manifest:
+        """Read the file as it is now; raise ManifestError for its first fault."""
+        return self.parse(read_text(self.path, self.file))
+
+    def parse(self, text: str) -> Manifest:
+        """Return the manifest that this would be with another text; raise ManifestError."""
+        data = parse_yaml(text, self.file)
+        place = Place(self.file, 1, 1)
+        if data is None:
+            raise place.fault("the file is empty: expected a list of rows, each with a name")
+        entries = read_entries(data, self.environ, place, self.disable)
+        return attrs.evolve(self, entries=entries)
 
     def walk(self) -> Iterator[Entry]:
         """Yield every row, groups before what they hold."""
@@ -69,31 +92,34 @@ class Manifest:
             yield from entry.walk()
 
 
-def read_manifest(file: str | Path, environ: Mapping[str, str] | None = None) -> Manifest:
-    """Read a manifest; raise ManifestError for its first fault."""
-    path, shown = Path(file), str(file)
-    data = read_yaml(path, shown)
-    if data is None:
-        raise Place(shown, 1, 1).fault(
-            "the file is empty: expected a list of rows, each with a name"
-        )
-    directory = Path(os.path.abspath(path)).parent
-    return Manifest(shown, directory, read_entries(data, environ, Place(shown, 1, 1)))
+def read_manifest(
+    file: str | Path, environ: Mapping[str, str] | None = None, disable: Iterable[str] = ()
+) -> Manifest:
+    """Read a manifest; raise ManifestError for its first fault.
+
+    `disable` names rows that are disabled whatever the file says.
+    """
+    directory = Path(os.path.abspath(file)).parent
+    return Manifest(str(file), directory, (), tuple(disable), environ).read_again()
 
 
 def read_entries(
-    data: object, environ: Mapping[str, str] | None = None, place: Place | None = None
+    data: object,
+    environ: Mapping[str, str] | None = None,
+    place: Place | None = None,
+    disable: Iterable[str] = (),
 ) -> tuple[Entry, ...]:
     """Return the rows that a list of mappings describes; raise ManifestError for a fault."""
-    reader = _Rows(os.environ if environ is None else environ)
+    reader = _Rows(os.environ if environ is None else environ, frozenset(disable))
     return reader.rows(data, place or Place("(no file)"), inherited=False)
 
 
 class _Rows:
     """Reads rows, and knows the ids it has met."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], disable: frozenset[str]) -> None:
         self.environ = environ
+        self.disable = disable
         self.ids: dict[str, Place] = {}
 
     def rows(self, data: object, place: Place, *, inherited: bool) -> tuple[Entry, ...]:
@@ -113,7 +139,7 @@ class _Rows:
         name = row.text("name", required=not group)
         own_id = row.text("id") or name or "group"
         self._take(own_id, row)
-        disabled = self._disabled(row) or inherited
+        disabled = inherited or own_id in self.disable or self._disabled(row)
         config = None if group else row.data.get("config")
         if not disabled:
             config = resolve_environment(config, self.environ, row.at("config"))

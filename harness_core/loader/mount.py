@@ -1,4 +1,4 @@
-"""The loader: mounts the rows of a manifest, and knows which fiber runs which row.
+"""Mounts: rows of a manifest as fibers, and which fiber runs which row.
 
 A row is its fiber: disposing the fiber also takes back what the row's name imported. Rows may
 come in any order, since plugins wait for the services they inject. Contract: section 8.
@@ -6,69 +6,24 @@ come in any order, since plugins wait for the services they inject. Contract: se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import attrs
+from collections.abc import Iterable
 
 from .. import Context, Effect, Fiber, FiberState, Service
-from ..errors import ConfigError, HarnessError, ManifestError, PluginError
+from ..errors import ManifestError, PluginError
 from ..kernel.plugin import PluginSpec, read_plugin
-from .blame import raised_at
+from .claim import Claim
 from .manifest import Entry, Manifest, read_entries
-from .places import Place, located, place_at, plain
+from .mounted import MountedEntry, provided_by
+from .places import Place, located, plain
+from .plan import seats_of
 from .resolve import Found, Resolver
+from .wrapped import Group, derived, wrapped
 
-__all__ = ["Loader", "MountedEntry"]
-
-
-@attrs.frozen(eq=False)
-class MountedEntry:
-    """A row that runs: its fiber, what its plugin says it provides, and what its name imported."""
-
-    entry: Entry
-    fiber: Fiber
-    provides: tuple[str, ...] = ()
-    module: Effect | None = None
-
-    @property
-    def fault(self) -> ManifestError | None:
-        """Why the row's fiber failed, at a place in the manifest; None if it did not."""
-        error = self.fiber.error
-        if self.fiber.state is not FiberState.FAILED or error is None:
-            return None
-        if isinstance(error, ManifestError):
-            return error
-        fault = self._place_of(error).fault(self._said(error))
-        fault.__cause__ = error
-        return fault
-
-    def _place_of(self, error: BaseException) -> Place:
-        if not isinstance(error, ConfigError):
-            return self.entry.place_of("name")
-        first = error.problems[0] if error.problems else ""
-        return place_at(self.entry.config, first, self.entry.place_of("config"))
-
-    def _said(self, error: BaseException) -> str:
-        if isinstance(error, ConfigError):
-            return str(error)
-        kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
-        place = raised_at(error)
-        where = f" ({place})" if place else ""
-        return f'plugin "{self.entry.name or self.entry.id}" failed: {kind}{error}{where}'
+__all__ = ["Mounts"]
 
 
-def provided_by(plugin: object, spec: PluginSpec) -> tuple[str, ...]:
-    """Return the services that a plugin declares to provide; a service class provides its key."""
-    if spec.provides:
-        return spec.provides
-    if isinstance(plugin, type) and issubclass(plugin, Service):
-        return (plugin.key,)
-    return ()
-
-
-class Loader(Service, key="loader"):
-    """The service that mounts rows: the manifest's own, and those that plugins are given.
+class Mounts(Service):
+    """Mounts rows: the manifest's own, and those that plugins are given.
 
     `directory` is where relative paths in the manifest start.
     """
@@ -77,11 +32,26 @@ class Loader(Service, key="loader"):
         self.manifest = manifest
         self.resolver = resolver
         self.directory = manifest.directory
+        self.default: tuple[str, ...] = ()
+        self.base: Context | None = None
+        """The context that the manifest's rows are mounted below, once it has been started."""
+        self.entries: dict[str, Entry] = {}
+        """The rows that apply, by id."""
+        self.running: dict[str, Fiber] = {}
+        """The fibers of the manifest's rows, by id."""
         self.mounted: dict[Fiber, MountedEntry] = {}
         self.mounting: list[Entry] = []
         """Rows whose plugins are being mounted just now, outermost first."""
         self.refused: dict[str, ManifestError] = {}
         """By id: the manifest's rows that could not be mounted at all, and why."""
+        self.claims: dict[str, Claim] = {}
+        """By id: fibers that wait for their new place, while rows are being reconciled."""
+        self.dormant: frozenset[str] = frozenset()
+        """Ids of rows that are not to be mounted for the moment."""
+        self.prepared: dict[tuple[str, str | None], Found] = {}
+        """By id and name: plugins that have been found already."""
+
+    # Mounting
 
     def start(self, default: Iterable[str] = ()) -> None:
         """Mount the manifest's rows, in file order, below the calling context.
@@ -89,13 +59,51 @@ class Loader(Service, key="loader"):
         `default` names plugins that are mounted first unless a row of the manifest names them.
         A row that cannot be mounted is noted in `refused` and stops no other.
         """
-        ctx = self._caller
+        self.base = ctx = self._caller
+        self.default = tuple(default)
         ctx.on("fiber/state", self._state_changed, unfiltered=True)
-        named = {entry.name for entry in self.manifest.walk()}
-        place = Place(self.manifest.file)
-        missing = [Entry(name, name, place=place) for name in default if name not in named]
-        for entry in (*missing, *self.manifest.entries):
-            self._mount_or_note(ctx, entry)
+        rows = self.rows_of(self.manifest)
+        self.take_rows(rows)
+        self.mount_rows(ctx, rows)
+
+    def rows_of(self, manifest: Manifest) -> tuple[Entry, ...]:
+        """Return the rows of a manifest, those for default plugins that it does not name first."""
+        rows = [*manifest.walk()]
+        named, ids = {entry.name for entry in rows}, {entry.id for entry in rows}
+        place = Place(manifest.file)
+        missing = [
+            Entry(f"{name} (default)" if name in ids else name, name, place=place)
+            for name in self.default
+            if name not in named and name not in self.manifest.disable
+        ]
+        return (*missing, *manifest.entries)
+
+    def take_rows(self, rows: Iterable[Entry]) -> None:
+        """Make these the rows that apply, without mounting any."""
+        self.entries = {entry.id: entry for row in rows for entry in row.walk()}
+
+    def mount_rows(self, ctx: Context, rows: Iterable[Entry]) -> None:
+        """Mount rows of the manifest below a context, but for those that run there already."""
+        for entry in rows:
+            if entry.disabled or entry.id in self.dormant:
+                continue
+            claim = self.claims.pop(entry.id, None)
+            fiber = self.running.get(entry.id)
+            if claim is not None:
+                self.mounted[claim.fiber] = claim.take(ctx, entry, self.mounted[claim.fiber])
+                self.running[entry.id] = claim.fiber
+            elif fiber is None or fiber.is_ending:
+                self._mount_or_note(ctx, entry)
+            else:
+                self.mounted[fiber] = self.mounted[fiber].of(entry)
+                if entry.group and fiber.state is FiberState.ACTIVE:
+                    self.mount_rows(fiber.ctx, entry.children)
+
+    def mount_children(self, ctx: Context, group: str) -> None:
+        """Mount the rows of a group below its context."""
+        entry = self.entries.get(group)
+        if entry is not None:
+            self.mount_rows(ctx, entry.children)
 
     def mount(self, rows: object) -> list[Fiber]:
         """Mount rows, given as plain data, below the calling context; return their fibers.
@@ -107,7 +115,7 @@ class Loader(Service, key="loader"):
         fibers: list[Fiber] = []
         try:
             for entry in entries:
-                fibers += self._mount(ctx, entry)
+                fibers += self._mount_given(ctx, entry)
         except BaseException:
             for fiber in reversed(fibers):
                 fiber.dispose()
@@ -122,24 +130,49 @@ class Loader(Service, key="loader"):
         entries = self.mounting[-1:] or ([self.mounted[fiber].entry] if fiber else [])
         return located(rows, entries[0].config) if entries else rows
 
+    def _mount_given(self, ctx: Context, entry: Entry) -> list[Fiber]:
+        if entry.disabled:
+            return []
+        if not entry.group:
+            return self._mount(ctx, entry, ctx.fiber, is_own=False)
+
+        def children(inner: Context, _: str) -> None:
+            for child in entry.children:
+                try:
+                    self._mount_given(inner, child)
+                except ManifestError as fault:
+                    self.refused[child.id] = fault
+
+        group = Group(entry, children)
+        return self._mount(ctx, entry, ctx.fiber, is_own=False, found=Found(group))
+
     def _mount_or_note(self, ctx: Context, entry: Entry) -> None:
         try:
             self.refused.pop(entry.id, None)
-            self._mount(ctx, entry)
+            home = self.base.fiber if self.base is not None else ctx.fiber
+            self._mount(ctx, entry, home, is_own=True)
         except ManifestError as fault:
             self.refused[entry.id] = fault
 
-    def _mount(self, ctx: Context, entry: Entry) -> list[Fiber]:
-        if entry.disabled:
-            return []
-        found, spec = self.find(entry)
+    def _mount(
+        self,
+        ctx: Context,
+        entry: Entry,
+        home: Fiber,
+        *,
+        is_own: bool,
+        found: Found | None = None,
+    ) -> list[Fiber]:
+        """Mount one row; `home` owns what its name imports."""
+        found = found or self.prepared.get((entry.id, entry.name)) or self.find(entry)[0]
         module: Effect | None = None
         if found.forget is not None:
-            module = ctx.fiber.register(("module", entry.name or ""), found.forget)
-        plugin = _Injecting(spec, entry) if entry.inject else found.plugin
+            found.enter()
+            module = home.register(("module", entry.name or ""), found.forget)
+        plugin = wrapped(found.plugin, entry)
         self.mounting.append(entry)
         try:
-            fiber = _derived(ctx, entry).mount(plugin, plain(entry.config), _name=found.label)
+            fiber = derived(ctx, entry).mount(plugin, plain(entry.config), _name=found.label)
         except BaseException:
             if module is not None:
                 module()
@@ -150,13 +183,16 @@ class Loader(Service, key="loader"):
             if module is not None:
                 module()
             return []
-        self.mounted[fiber] = MountedEntry(entry, fiber, provided_by(found.plugin, spec), module)
+        provides = provided_by(found.plugin, read_plugin(found.plugin))
+        self.mounted[fiber] = MountedEntry(entry, fiber, provides, module, found, is_own)
+        if is_own:
+            self.running[entry.id] = fiber
         return [fiber]
 
     def find(self, entry: Entry) -> tuple[Found, PluginSpec]:
         """Return the plugin that a row names; raise ManifestError, at the row, if there is none."""
         if entry.group:
-            group = _Group(self, entry)
+            group = Group(entry, self.mount_children)
             return Found(group), read_plugin(group)
         assert entry.name is not None
         found: Found | None = None
@@ -168,61 +204,27 @@ class Loader(Service, key="loader"):
                 found.forget()
             raise entry.place_of("name").fault(str(error)) from (error.__cause__ or error)
 
-    def mount_children(self, ctx: Context, entry: Entry) -> None:
-        """Mount the rows of a group below its context."""
-        for child in entry.children:
-            self._mount_or_note(ctx, child)
-
     def _state_changed(self, fiber: Fiber, _: FiberState) -> None:
-        if fiber.state is FiberState.DISPOSED:
-            mounted = self.mounted.pop(fiber, None)
-            if mounted is not None and mounted.module is not None:
-                mounted.module()
+        if fiber.state is not FiberState.DISPOSED:
+            return
+        mounted = self.mounted.pop(fiber, None)
+        if mounted is None:
+            return
+        if self.running.get(mounted.entry.id) is fiber:
+            del self.running[mounted.entry.id]
+        if mounted.module is not None:
+            mounted.module()
 
-
-def _derived(ctx: Context, entry: Entry) -> Context:
-    """Return the context that a row's plugin is mounted below: with its realms and intercepts."""
-    for key, label in entry.isolate.items():
-        ctx = ctx.isolate(key, label)
-    for key, config in entry.intercept.items():
-        ctx = ctx.intercept(key, config)
-    return ctx
-
-
-class _Group:
-    """The plugin that a group is: it mounts the rows it holds."""
-
-    def __init__(self, loader: Loader, entry: Entry) -> None:
-        self.name = entry.id
-        self.loader = loader
-        self.entry = entry
-
-    def apply(self, ctx: Context) -> None:
-        self.loader.mount_children(ctx, self.entry)
-
-
-class _Injecting:
-    """A plugin that needs, besides what it declares itself, what its row says."""
-
-    def __init__(self, spec: PluginSpec, entry: Entry) -> None:
-        self.name = spec.name
-        self.inject: dict[str, Any] = {**spec.inject, **entry.inject}
-        self.provides = spec.provides
-        self.grace = spec.grace
-        self.Config = spec.config_class
-        self.Container = spec.container_class
-        self.apply = _with_config(spec) if spec.arity > 1 else _without_config(spec)
-
-
-def _with_config(spec: PluginSpec) -> Callable[..., object]:
-    def apply(ctx: Context, config: object) -> object:
-        return spec.run(ctx, config)
-
-    return apply
-
-
-def _without_config(spec: PluginSpec) -> Callable[..., object]:
-    def apply(ctx: Context) -> object:
-        return spec.run(ctx, None)
-
-    return apply
+    def missing(self) -> frozenset[str]:
+        """Return the ids of rows that do not run, though nothing keeps them from it."""
+        found: set[str] = set()
+        for one, seat in seats_of(self.rows_of(self.manifest)).items():
+            group = self.running.get(seat.group) if seat.group is not None else None
+            is_due = (
+                seat.group is None
+                or seat.group in found
+                or (group is not None and group.state is FiberState.ACTIVE)
+            )
+            if is_due and not seat.entry.disabled and one not in self.running:
+                found.add(one)
+        return frozenset(found)

@@ -43,11 +43,20 @@ _numbers = itertools.count(1)
 
 @attrs.frozen
 class Found:
-    """A plugin, what it is called, and how to take back the import (None: nothing to take back)."""
+    """A plugin, what it is called, and how to take back the import (None: nothing to take back).
+
+    `module` is what a file was imported as.
+    """
 
     plugin: object
     label: str | None = None
     forget: Callable[[], None] | None = None
+    module: ModuleType | None = None
+
+    def enter(self) -> None:
+        """Make the file's module known by its name again, if it has been forgotten."""
+        if self.module is not None:
+            sys.modules.setdefault(self.module.__name__, self.module)
 
 
 class Resolver:
@@ -55,6 +64,11 @@ class Resolver:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    @classmethod
+    def here(cls) -> Resolver:
+        """Return a resolver for which names of files start in the working directory."""
+        return cls(Path.cwd())
 
     def resolve(self, name: str) -> Found:
         """Return the plugin that a name means.
@@ -100,7 +114,7 @@ class Resolver:
             forget()
             raise
         label = path.stem if plugin is module and not hasattr(module, "name") else None
-        return Found(plugin, label, forget)
+        return Found(plugin, label, forget, module)
 
 
 def entry_points() -> dict[str, str]:

@@ -11,8 +11,9 @@ import attrs
 
 from .. import Fiber, FiberState
 from ..errors import ManifestError
+from .loader import Loader
 from .manifest import Entry
-from .mount import Loader, MountedEntry, provided_by
+from .mounted import MountedEntry, provided_by
 from .resolve import entry_points
 
 __all__ = ["Waiting", "find_waiting"]

@@ -21,15 +21,10 @@ from ..errors import ManifestError
 from .places import LocatedDict, LocatedList, Place
 from .yaml_structure import Structure
 
-__all__ = ["parse_yaml", "read_text", "read_yaml"]
+__all__ = ["parse_yaml", "read_text"]
 
 MAX_NODES = 200_000
 """More values than this, with aliases written out, is no configuration any more."""
-
-
-def read_yaml(path: Path, shown: str) -> Any:
-    """Return the data of a file; `shown` is how messages call it. Raises ManifestError."""
-    return parse_yaml(read_text(path, shown), shown)
 
 
 def read_text(path: Path, shown: str) -> str:

@@ -46,7 +46,10 @@ async def run_assembly(
 
     evaluation = _Evaluation(context, bus, trace)
     assembly.variables = plan.fixed_variables.copy()
-    await _evaluate_variables_and_tools(plan, evaluation, assembly, tool_order)
+    if plan.variable_providers or plan.tools:
+        await _evaluate_variables_and_tools(plan, evaluation, assembly, tool_order)
+    elif tool_order is not None:
+        order_tools((), (), tool_order)
     _check(signal, "sections and contexts are evaluated")
     await _evaluate_texts(plan, evaluation, assembly)
     complete = _complete_section(plan, assembly) if plan.complete else []
@@ -54,7 +57,9 @@ async def run_assembly(
     _check(signal, "the listeners run")
     trace.tools = assembly.tools[:]
     trace.sections, trace.contexts = assembly.untouched_sections, assembly.untouched_contexts
-    result = await _run_listeners(bus, assembly, context, trace)
+    result = assembly
+    if bus.heard(WATERFALL):
+        result = await _run_listeners(bus, assembly, context, trace)
     _check(signal, "it was returned")
     if complete:
         result.sections = complete
@@ -79,8 +84,6 @@ def _check(signal: Any, phase: str) -> None:
 async def _run_listeners(
     bus: Bus, assembly: PromptAssembly, context: AssembleContext, trace: Trace
 ) -> PromptAssembly:
-    if not bus.heard(WATERFALL):
-        return assembly
     target = ScopeTarget(None, context.scope)
     result: PromptAssembly = await bus.waterfall(
         WATERFALL, (assembly, context), trace.innermost, target, observer=trace
@@ -109,10 +112,6 @@ async def _evaluate_variables_and_tools(
     tool_order: Sequence[str] | None,
 ) -> None:
     variables = plan.variable_providers
-    if not variables and not plan.tools:
-        if tool_order is not None:
-            order_tools((), (), tool_order)
-        return
     results = await evaluation.run([*variables, *plan.tools], _variable_or_tools)
     values = assembly.variables
     for entry, value in zip(variables, results, strict=False):
@@ -201,12 +200,13 @@ def _tools(
 
 
 def _attributed(schema: Any, entry: Entry, source: Timed) -> ToolSchema:
+    """Return a schema with its origin: its own, if its provider knows better who brought it."""
     try:
         tool = ToolSchema.of(schema)
     except Exception as error:
         entry.attribute(error)
         raise
-    return ToolSchema(tool.name, tool.description, tool.parameters, source)
+    return ToolSchema(tool.name, tool.description, tool.parameters, tool.source or source)
 
 
 # Sections and contexts

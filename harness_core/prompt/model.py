@@ -81,7 +81,8 @@ class AssembleContext:
     def __init__(self, scope: object | None = None, signal: Any = None, **fields: Any) -> None:
         self.scope = scope
         self.signal = signal
-        self.__dict__.update(fields)
+        if fields:
+            self.__dict__.update(fields)
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -27,13 +27,14 @@ class ToolSchema:
 
     The parameters equal, and serialise like, the plain dicts and lists they came from, which are
     never kept. To change a tool, replace it: `attrs.evolve(tool, description=...)`. Raises
-    InvalidSchemaError for what JSON cannot carry.
+    InvalidSchemaError for what JSON cannot carry. A provider that passes on other plugins' tools
+    names them with `source`; without it, the provider is their origin.
     """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = attrs.field(default=None, converter=_as_parameters)
-    _source: OriginSource | None = attrs.field(default=None, eq=False, repr=False, alias="_source")
+    source: OriginSource | None = attrs.field(default=None, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.description, str):
@@ -50,7 +51,7 @@ class ToolSchema:
     @property
     def origin(self) -> Origin | None:
         """Whose provider gave it; None for what a listener added."""
-        return self._source.origin() if self._source is not None else None
+        return self.source.origin() if self.source is not None else None
 
     @classmethod
     def of(cls, schema: Any) -> ToolSchema:

@@ -1,7 +1,7 @@
 """Hot reload: changed files in, swapped plugins out, and nothing lost on the way.
 
     roots      which files count
-    hooks, source, static, uses, view, graph
+    hooks, source, static, uses, order, record, view, graph
                who imports whom, and the reading of sources past all caches
     stage, staged, blame, errors
                new modules beside the old

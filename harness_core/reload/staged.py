@@ -137,8 +137,8 @@ class Staged:
             module = sys.modules[name]
             shown.modules[name], other.modules[name] = module, MISSING
             parent, _, child = name.rpartition(".")
-            package = sys.modules.get(parent)
-            if package is not None and vars(package).get(child) is module:
+            package = sys.modules.get(parent, module)
+            if vars(package).get(child) is module:
                 shown.attributes[package, child] = module
                 other.attributes[package, child] = MISSING
 

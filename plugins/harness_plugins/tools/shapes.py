@@ -51,7 +51,7 @@ class Shapes:
         simple = SCALARS.get(kind)
         if simple is not None:
             return Shape(dict(simple.schema), simple.read)
-        if origin is Union or origin is types.UnionType:
+        if origin in (Union, types.UnionType):
             return _union([self.of(arm, place) for arm in args])
         if origin is Literal:
             return self._one_of(args, place)
@@ -178,10 +178,9 @@ def record_shape(
     """Return the shape of an object with named fields, read by `make(**fields)`."""
     parts = {one.name: shapes.of(one.kind, f"{one.name} of {owner}") for one in fields}
     required = [one.name for one in fields if one.is_required]
-    schema: dict[str, Any] = {"type": "object"}
-    schema["properties"] = {one.name: _described(parts[one.name].schema, one) for one in fields}
-    if required:
-        schema["required"] = required
+    properties = {one.name: _described(parts[one.name].schema, one) for one in fields}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    schema |= {"required": required} if required else {}
     schema["additionalProperties"] = False
 
     def read(value: Any, path: str) -> Any:
@@ -226,7 +225,7 @@ def _read_object(value: Any, path: str) -> dict[str, Any]:
 
 def _strict(value: Any) -> tuple[bool, Any]:
     """Return a key that tells True from 1, as JSON does, but not 1 from 1.0, as it does not."""
-    return (isinstance(value, bool), value)
+    return isinstance(value, bool), value
 
 
 def _annotated(shape: Shape, notes: tuple[Any, ...]) -> Shape:

@@ -1,0 +1,114 @@
+"""The loader: keeps what runs and the manifest's file in step, in both directions.
+
+Contract: section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+
+from .edit import Edit
+from .manifest import Manifest
+from .mount import Mounts
+from .plan import Plan, make_plan
+from .prepare import prepare
+from .reconcile import Transaction
+from .resolve import Resolver
+from .restarts import with_restarts
+
+__all__ = ["Loader"]
+
+
+class Loader(Mounts, key="loader"):
+    """The service that mounts rows, and that makes what runs what the file says."""
+
+    def __init__(self, manifest: Manifest, resolver: Resolver) -> None:
+        super().__init__(manifest, resolver)
+        self._lock: anyio.Lock | None = None
+
+    def read(self) -> Manifest:
+        """Read the manifest's file again; raise ManifestError for its first fault."""
+        return self.manifest.read_again()
+
+    def plan(self, manifest: Manifest | None = None) -> Plan:
+        """Return what `reconcile` would do, without touching anything.
+
+        Raises ManifestError for a faulty file. `manifest` is looked at in place of the file.
+        """
+        after = self.rows_of(manifest or self.read())
+        if self.base is None:
+            return make_plan((), after)
+        before = self.rows_of(self.manifest)
+        return with_restarts(make_plan(before, after, self.missing()), self)
+
+    async def reconcile(self) -> Plan:
+        """Make what runs what the file says, in one transaction; return what was done.
+
+        Rows that have not changed are not touched. Raises ManifestError for a faulty file, and
+        ReconcileError, which names every row that will not do; the rows before then run on.
+        Calls wait for each other. (Section 8.)
+        """
+        async with self.lock:
+            return await self.apply(self.read())
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """Held while rows change."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
+
+    async def apply(self, manifest: Manifest) -> Plan:
+        """Make what runs what a manifest says; the lock must be held."""
+        plan = self.plan(manifest)
+        entries = {entry.id: entry for row in self.rows_of(manifest) for entry in row.walk()}
+        ready = prepare(self, plan, entries)
+        await Transaction(self, plan, manifest, ready).run()
+        return plan
+
+    # Edits, written back to the file
+
+    async def set_config(self, one: str, config: Mapping[str, Any]) -> Plan:
+        """Give a row another config, in the tree and in the file; return what was done.
+
+        What has the same value as before stays as it is written, references to environment
+        variables among it. All edits keep comments and order, apply what else the file says by
+        now, and change the file only once the rows run. They raise what `reconcile` raises, and
+        LookupError for a row that does not exist.
+        """
+        return await self._edit(lambda edit: edit.set_config(one, config))
+
+    async def add(self, row: Mapping[str, Any], group: str | None = None) -> Plan:
+        """Add a row at the end of the file, or of a group."""
+        return await self._edit(lambda edit: edit.add(row, group))
+
+    async def remove(self, one: str) -> Plan:
+        """Take a row out of the file, a group with its rows."""
+        return await self._edit(lambda edit: edit.remove(one))
+
+    async def disable(self, one: str) -> Plan:
+        """Disable a row, a group with its rows."""
+        return await self._edit(lambda edit: edit.set(one, "disabled", True))
+
+    async def enable(self, one: str) -> Plan:
+        """Enable a row; it runs unless a group around it is disabled."""
+        return await self._edit(lambda edit: edit.set(one, "disabled", False))
+
+    async def _edit(self, change: Callable[[Edit], None]) -> Plan:
+        async with self.lock:
+            edit = Edit(self.manifest)
+            before = edit.text
+            change(edit)
+            manifest, plan = edit.manifest, Plan(())
+            with anyio.CancelScope(shield=True):
+                try:
+                    edit.prepare()
+                    plan = await self.apply(manifest)
+                    if edit.text != before:
+                        edit.commit()
+                finally:
+                    edit.discard()
+            return plan

@@ -1,0 +1,293 @@
+"""The transaction that puts other rows in the place of those that run: all of them, or none.
+
+Everything that can fail untouched has been prepared. Under the gate, the fibers concerned leave
+their groups, so that no group takes them along, and those that will not go on as they are unload,
+newest first, and are held. Then the rows are mounted: groups take in the fibers that belong to
+them, held ones run what is new, and what is missing is mounted. A fiber is disposed only when all
+is well; until then the way back is the same road: everything is held again, and the old rows take
+their fibers back, which run again at their old places.
+
+Contract: section 8; laws L5 and L8.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+import attrs
+
+from .. import Fiber, FiberState
+from ..errors import InactiveFiberError, ManifestError
+from ..kernel.completion import SPENT
+from ..kernel.gate import Swap
+from ..kernel.mount import Running
+from .claim import Claim, put
+from .errors import ReconcileError
+from .manifest import Entry, Manifest
+from .mounted import MountedEntry, fault_of
+from .moving import mount_of, move
+from .plan import Plan
+from .prepare import Ready
+from .resolve import Found
+from .wrapped import derived, unwrapped
+
+if TYPE_CHECKING:
+    from .mount import Mounts
+
+__all__ = ["Transaction"]
+
+
+class Transaction:
+    """One change of rows under way."""
+
+    def __init__(self, mounts: Mounts, plan: Plan, manifest: Manifest, ready: Ready) -> None:
+        assert mounts.base is not None
+        self.mounts, self.base = mounts, mounts.base
+        self.plan, self.ready = plan, ready
+        self.manifest, self.rows = manifest, mounts.rows_of(manifest)
+        self.old_manifest, self.old_rows = mounts.manifest, mounts.rows_of(mounts.manifest)
+        self.missing = mounts.missing()
+        self.before: dict[str, MountedEntry] = {
+            one: mounts.mounted[fiber] for one, fiber in mounts.running.items()
+        }
+        self.old_running: dict[Fiber, Running] = {}
+        """What fibers ran that run, or will run, something else."""
+        self.old_refused = dict(mounts.refused)
+        self.failed = {fiber for fiber in mounts.mounted if fiber.state is FiberState.FAILED}
+        self.in_place: list[str] = []
+        self.held: list[Fiber] = []
+        """Fibers that are unloaded, newest first."""
+        self.lifted: dict[str, Fiber] = {}
+        """By id: fibers that are, or have been, outside their group."""
+        self.gone: list[Fiber] = []
+        """Fibers that are disposed in the end."""
+
+    async def run(self) -> None:
+        """Do it; raise ReconcileError, with all as before, if rows fail."""
+        affected = self._affected()
+        for fiber in affected:
+            fiber.refuse_own_code()
+        if self.base.fiber.state is not FiberState.ACTIVE:
+            raise InactiveFiberError(self.base.fiber)
+        gate = self.base.kernel.tree.gate
+        swap = gate.begin(*affected)
+        opened, faults = SPENT, dict[str, ManifestError]()
+        with anyio.CancelScope(shield=True):
+            self.mounts.prepared = {**self._kept(), **self.ready.found}
+            try:
+                faults = await self._forward(swap)
+                if faults:
+                    await self._backward(swap)
+                else:
+                    await self._commit()
+            except BaseException:
+                await self._backward(swap)
+                raise
+            finally:
+                self.mounts.prepared = {}
+                self.ready.forget(self.mounts)
+                opened = swap.end()
+            await opened.wait()
+        if faults:
+            raise ReconcileError(faults)
+
+    def _affected(self) -> list[Fiber]:
+        ids = self.plan.ids("update", "replace", "move", "remove", "disable")
+        return [self.before[one].fiber for one in ids if one in self.before]
+
+    def _kept(self) -> dict[tuple[str, str | None], Found]:
+        """Return the plugins of rows that run: a group that restarts mounts them as they were."""
+        kept: dict[tuple[str, str | None], Found] = {}
+        for one, mounted in self.before.items():
+            found = mounted.found
+            if found is not None:
+                module = found.module and sys.modules.get(found.module.__name__, found.module)
+                plugin = unwrapped(mounted.fiber.plugin)
+                kept[one, mounted.entry.name] = attrs.evolve(found, plugin=plugin, module=module)
+        return kept
+
+    # Forward
+
+    async def _forward(self, swap: Swap) -> dict[str, ManifestError]:
+        faults = await self._update_in_place()
+        if faults:
+            return faults
+        self._lift(self.plan.ids("replace", "move", "remove", "disable", "update"))
+        going_on = {self.before[one].fiber for one in self._moved_as_they_are()}
+        await self._hold(fiber for fiber in self.lifted.values() if fiber not in going_on)
+        mounts = self.mounts
+        mounts.manifest = self.manifest
+        mounts.take_rows(self.rows)
+        for one, fiber in self.lifted.items():
+            entry = mounts.entries.get(one)
+            if fiber in going_on:
+                mounts.claims[one] = Claim(fiber)
+            elif entry is None or entry.disabled or one not in self.ready.running:
+                self.gone.append(fiber)
+                mounts.running.pop(one, None)
+            else:
+                mounts.claims[one] = Claim(fiber, self.ready.running[one])
+        mounts.mount_rows(self.base, self.rows)
+        await self._settle(swap)
+        return self._faults(swap)
+
+    async def _update_in_place(self) -> dict[str, ManifestError]:
+        faults: dict[str, ManifestError] = {}
+        for one in self.plan.ids("update"):
+            mounted = self.before.get(one)
+            if mounted is None or mounted.fiber.state is not FiberState.ACTIVE:
+                continue
+            mount = mount_of(mounted.fiber)
+            if not mount.handlers:
+                continue
+            self.in_place.append(one)
+            self.old_running[mounted.fiber] = mount.running
+            try:
+                await mounted.fiber.update(self.ready.running[one].raw)
+            except Exception as error:
+                faults[one] = fault_of(self._new(one) or mounted.entry, error)
+        return faults
+
+    def _moved_as_they_are(self) -> set[str]:
+        stopped = set(self.plan.ids("update")) - set(self.in_place)
+        return {one for one in self.plan.ids("move") if one in self.lifted} - stopped
+
+    def _new(self, one: str) -> Entry | None:
+        for row in self.rows:
+            for entry in row.walk():
+                if entry.id == one:
+                    return entry
+        return None
+
+    def _lift(self, ids: Iterable[str]) -> None:
+        """Take fibers out of their groups, as they are."""
+        updated = set(self.in_place) - set(self.plan.ids("move"))
+        for one in ids:
+            mounted = self.before.get(one)
+            if mounted is None or mounted.fiber.is_ending or one in updated:
+                continue
+            self.lifted[one] = mounted.fiber
+            move(mounted.fiber, self.base)
+
+    async def _hold(self, fibers: Iterable[Fiber]) -> None:
+        """Unload fibers, newest first, and keep them from loading."""
+        chosen = sorted(
+            (fiber for fiber in fibers if not fiber.is_ending),
+            key=lambda fiber: fiber.place,
+            reverse=True,
+        )
+        for fiber in chosen:
+            fiber.hold = True
+            self.old_running.setdefault(fiber, mount_of(fiber).running)
+        for fiber in chosen:
+            await fiber.start_reload().wait()
+        self.held += [fiber for fiber in chosen if fiber not in self.held]
+
+    async def _settle(self, swap: Swap) -> None:
+        for fiber in self.mounts.running.values():
+            mounted = self.mounts.mounted.get(fiber)
+            if fiber in self.lifted.values() or (mounted and self._is_new(mounted)):
+                swap.touched[fiber] = None
+        await swap.settle()
+
+    def _is_new(self, mounted: MountedEntry) -> bool:
+        before = self.before.get(mounted.entry.id)
+        return before is None or before.fiber is not mounted.fiber
+
+    def _faults(self, swap: Swap) -> dict[str, ManifestError]:
+        """Return why rows failed: those that changed, and those that did not fail before."""
+        faults = {
+            one: fault
+            for one, fault in self.mounts.refused.items()
+            if one in self.mounts.entries
+            and one not in self.ready.excused
+            and (one not in self.old_refused or one in self.plan.ids("add", "enable", "replace"))
+        }
+        for owner in tuple(swap.touched):
+            if not isinstance(owner, Fiber) or owner.state is not FiberState.FAILED:
+                continue
+            mounted = self._row_above(owner)
+            if owner in self.failed and owner not in self.lifted.values():
+                continue
+            if mounted is not None and owner.error is not None:
+                faults.setdefault(mounted.entry.id, self._fault(owner, mounted))
+        return faults
+
+    def _fault(self, fiber: Fiber, mounted: MountedEntry) -> ManifestError:
+        row = self.mounts.mounted.get(fiber, mounted)
+        assert fiber.error is not None
+        return fault_of(row.entry, fiber.error)
+
+    def _row_above(self, fiber: Fiber | None) -> MountedEntry | None:
+        """Return the manifest's row that a fiber belongs to."""
+        while fiber is not None:
+            mounted = self.mounts.mounted.get(fiber)
+            if mounted is not None and mounted.is_own:
+                return mounted
+            fiber = fiber.parent
+        return None
+
+    # The end, and the way back
+
+    async def _commit(self) -> None:
+        mounts = self.mounts
+        left = [claim.fiber for claim in mounts.claims.values()]
+        mounts.claims = {}
+        await _dispose([*self.gone, *left])
+        for one in [one for one in mounts.refused if one not in mounts.entries]:
+            del mounts.refused[one]
+
+    async def _backward(self, swap: Swap) -> None:
+        """Let the old rows take their fibers back."""
+        mounts = self.mounts
+        new = [one.fiber for one in mounts.mounted.values() if one.is_own and self._is_new(one)]
+        for fiber in self.lifted.values():
+            if not fiber.is_ending:
+                move(fiber, self.base)
+        await self._hold(self.held)
+        await _dispose(new)
+        await self._update_back()
+        mounts.manifest = self.old_manifest
+        mounts.take_rows(self.old_rows)
+        mounts.refused = dict(self.old_refused)
+        mounts.running = {
+            one: mounted.fiber
+            for one, mounted in self.before.items()
+            if not mounted.fiber.is_ending
+        }
+        mounts.claims = {
+            one: Claim(fiber, self.old_running[fiber] if fiber in self.held else None)
+            for one, fiber in self.lifted.items()
+            if not fiber.is_ending
+        }
+        mounts.dormant = self.missing
+        try:
+            mounts.mount_rows(self.base, self.old_rows)
+        finally:
+            mounts.dormant = frozenset()
+        await swap.settle()
+        left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
+        await _dispose(left)
+
+    async def _update_back(self) -> None:
+        for one in reversed(self.in_place):
+            mounted = self.before[one]
+            fiber = mounted.fiber
+            old = self.old_running[fiber]
+            if fiber.is_ending or fiber in self.held or mount_of(fiber).running is old:
+                continue
+            try:
+                await fiber.update(old.raw)
+            except Exception:  # it goes back by a restart, then
+                await self._hold([fiber])
+                assert fiber.parent is not None
+                put(fiber, old, derived(fiber.parent.ctx, mounted.entry))
+                self.held.remove(fiber)
+
+
+async def _dispose(fibers: Iterable[Fiber]) -> None:
+    for fiber in sorted(fibers, key=lambda fiber: fiber.place, reverse=True):
+        await fiber.dispose()

@@ -1,0 +1,48 @@
+"""Which rows restart although they are kept: because a service they use goes or restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from .. import Fiber
+from ..kernel.injection import Injection
+from ..kernel.services import Binding
+from .moving import mount_of
+from .plan import Plan
+from .settle import walk_fibers
+
+if TYPE_CHECKING:
+    from .mount import Mounts
+
+__all__ = ["with_restarts"]
+
+
+def with_restarts(plan: Plan, mounts: Mounts) -> Plan:
+    """Return the plan with the rows that will restart because of what it does."""
+    kept = {one: mounts.running[one] for one in plan.ids("keep", "move") if one in mounts.running}
+    stopped: set[Fiber] = set()
+    for one in plan.ids("update", "replace", "remove", "disable"):
+        fiber = mounts.running.get(one)
+        if fiber is not None and not (one in plan.ids("update") and mount_of(fiber).handlers):
+            stopped.update(walk_fibers(fiber))
+    restarts: dict[str, None] = {}
+    size = -1
+    while size != len(restarts):
+        size = len(restarts)
+        for one, fiber in kept.items():
+            users = [inner for inner in walk_fibers(fiber) if _uses(inner, stopped)]
+            for inner in users:
+                stopped.update(walk_fibers(inner))
+            if users and not mounts.entries[one].group:
+                restarts[one] = None
+    order = [one for one in mounts.entries if one in restarts]
+    return attrs.evolve(plan, restarts=tuple(order))
+
+
+def _uses(fiber: Fiber, stopped: set[Fiber]) -> bool:
+    needs = fiber.requirements
+    if fiber in stopped or not isinstance(needs, Injection):
+        return fiber in stopped
+    return any(isinstance(one, Binding) and one.fiber in stopped for one in needs.taken.values())
