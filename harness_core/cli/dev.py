@@ -47,7 +47,7 @@ def dev(
         output = app.output()
         try:
             async with open_session(app, prepare) as session:
-                report_errors(session.root, app)
+                report_errors(session.root, app, unless=lambda: living[0].is_at_work)
                 if not as_json:
                     warn(app, session, [])
 

@@ -93,8 +93,8 @@ def run_in_frame(
             faults = error.faults
         except UnknownScope as error:
             raise click.UsageError(str(error)) from None
-        except BrokenPipeError:
-            raise  # click ends quietly
+        except (BrokenPipeError, click.ClickException):
+            raise  # click ends quietly, or says what was wrong with the call
         except Exception as error:
             faults = [Fault(f"{type(error).__name__}: {error}", raised_at(error), error=error)]
         print_faults(app.diagnostics(), faults, debug=settings.debug)

@@ -80,9 +80,12 @@ class Living:
         self.loader = loader
         self.reloader = Reloader(root, roots_of(loader), RowFinder(loader))
         self.manifest = Path(os.path.realpath(loader.manifest.path))
+        self.is_at_work = False
+        """Whether plugins are being changed: their errors are reported with the change."""
         self._is_behind = False
         """Whether the file says something else than what runs."""
         self._said: str | None = None
+        self._names: dict[str, str] = {}
         self._last: dict[str, PromptAssembly] = {}
 
     async def run(self, session: Session, report: Callable[[Happening], object]) -> None:
@@ -115,6 +118,15 @@ class Living:
             raise error
 
     async def _follow(
+        self, session: Session, batch: Batch, report: Callable[[Happening], object]
+    ) -> None:
+        self.is_at_work = True
+        try:
+            await self._catch_up(session, batch, report)
+        finally:
+            self.is_at_work = False
+
+    async def _catch_up(
         self, session: Session, batch: Batch, report: Callable[[Happening], object]
     ) -> None:
         start = time.perf_counter()
@@ -151,8 +163,8 @@ class Living:
             return error if is_news else None
         finally:
             self._names = names | {one: fiber.name for one, fiber in self.loader.running.items()}
-        self._is_behind, self._said = False, None
-        is_news = is_about_rows or before != set(self.loader.refused)
+        was_behind, self._is_behind, self._said = self._is_behind, False, None
+        is_news = is_about_rows or was_behind or before != set(self.loader.refused)
         return plan if is_news else None
 
     # Telling

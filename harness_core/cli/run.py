@@ -63,10 +63,14 @@ def show_plan(app: Application) -> None:
         app.output().print(one_line(f"{done} {change.id}{name}{where}"), soft_wrap=True)
 
 
-def report_errors(root: Context, app: Application) -> None:
+def report_errors(
+    root: Context, app: Application, unless: Callable[[], bool] = lambda: False
+) -> None:
     """Print, from now on, the errors of plugins that have no caller to go to."""
 
     def report(fiber: Fiber, error: BaseException) -> None:
+        if unless():
+            return
         message = f"fiber {fiber.path}: {type(error).__name__}: {error}"
         notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
         fault = Fault(relative(message), None, relative("; ".join(notes)), error)

@@ -6,7 +6,6 @@ refused. A pydantic model validates itself. Contract: section 2, "Config"; law L
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args, get_origin
 
@@ -50,7 +49,7 @@ def _with_cattrs(config_class: Any, data: Mapping[str, Any], plugin: str) -> Any
     import cattrs
 
     try:
-        return _converter().structure(data, config_class)
+        return _converter_for(config_class).structure(data, config_class)
     except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
         problems = cattrs.transform_error(error, path="config", format_exception=_describe)
         raise ConfigError([_shorten(problem) for problem in problems], plugin=plugin) from error
@@ -91,8 +90,26 @@ def _name(expected: object) -> str:
     return getattr(expected, "__name__", None) or str(expected)
 
 
-@functools.cache
-def _converter() -> Any:
+_KEPT_ON = "__harness_converter__"
+
+
+def _converter_for(config_class: Any) -> Any:
+    """Return the converter of one class, kept on the class itself.
+
+    A converter remembers every class it has seen: one for all would keep the config classes of
+    plugins that were disposed or reloaded alive for ever (law L2).
+    """
+    kept: Any = config_class.__dict__.get(_KEPT_ON)
+    if kept is None:
+        kept = _new_converter()
+        try:
+            setattr(config_class, _KEPT_ON, kept)
+        except (AttributeError, TypeError):
+            pass  # a class that takes no attributes gets a new one each time
+    return kept
+
+
+def _new_converter() -> Any:
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)

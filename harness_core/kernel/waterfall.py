@@ -45,8 +45,9 @@ def run_waterfall(
             if observer is not None:
                 observer.entering(listener)
             try:
-                result = listener.fn(*args, partial(run, index))
-                if isinstance(result, CoroutineType) or is_awaitable(result):
+                result: Any = listener.fn(*args, partial(run, index))
+                waits = type(result) is CoroutineType or is_awaitable(result)  # the fast test first
+                if waits:
                     result = await result
                 if result is None:
                     raise PluginError(

@@ -44,10 +44,13 @@ def make_plan(
     that they have led to. Those of them that changed and that no plugin leads to any more are
     evicted: whoever needs them again gets them new.
     """
-    homes = {fiber: set(finder.modules_of(fiber, graph)) for fiber in plugins_below(ctx.root.fiber)}
+    loaded = graph.loaded()
+    homes = {
+        fiber: set(finder.modules_of(fiber, loaded)) for fiber in plugins_below(ctx.root.fiber)
+    }
     needed = graph.needed_by({name for names in homes.values() for name in names})
     ours.update(graph.needed_by(ours), needed)
-    ours.intersection_update(graph.loaded())
+    ours.intersection_update(loaded)
     touched = graph.touched_by(files)
     changed = graph.importers_of({name for names in touched.values() for name in names})
     evict((changed - needed) & ours)

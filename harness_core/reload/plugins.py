@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MethodType, ModuleType
 from typing import Any
 
 from ..errors import closest
 from ..kernel.fiber import Fiber
 from .errors import StagingError
-from .graph import ImportGraph
 from .staged import Staged
 
 __all__ = ["PluginFinder", "find_again", "module_of"]
@@ -23,9 +22,8 @@ class PluginFinder:
     instance, or that are wrapped.
     """
 
-    def modules_of(self, fiber: Fiber, graph: ImportGraph) -> Iterable[str]:
-        """Return the modules below the roots that, when executed anew, give another plugin."""
-        loaded = graph.loaded()
+    def modules_of(self, fiber: Fiber, loaded: Mapping[str, ModuleType]) -> Iterable[str]:
+        """Return those of the modules below the roots that, executed anew, give another plugin."""
         name = module_of(fiber.plugin)
         if name is not None and name in loaded:
             return (name,)

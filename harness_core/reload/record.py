@@ -163,7 +163,7 @@ class Record:
 
     def loaded(self) -> dict[str, ModuleType]:
         """Return the modules below the roots, by name, in the order they are in sys.modules."""
-        found = {name: module for name, module in tuple(sys.modules.items()) if self._has(name)}
+        found = {name: one for name, one in tuple(sys.modules.items()) if self._has(name, one)}
         for name, module in found.items():
             if name not in self._uses:
                 self._read(name, module)
@@ -172,15 +172,15 @@ class Record:
             self._ranks[name] = next(self._numbers)
         return found
 
-    def _has(self, name: str) -> bool:
-        module = sys.modules.get(name)
-        if not isinstance(module, ModuleType) or _is_kept(name):
+    def _has(self, name: str, module: object) -> bool:
+        if not isinstance(module, ModuleType):
             return False
-        scope = vars(module)
-        if scope.get("__file__") is not None:
-            return self.roots.covers(scope["__file__"])
+        scope = module.__dict__
+        file = scope.get("__file__")
+        if file is not None:
+            return self.roots.covers(file) and not _is_kept(name)
         path = scope.get("__path__")
-        return path is not None and any(self.roots.covers(place) for place in path)
+        return path is not None and any(map(self.roots.covers, path)) and not _is_kept(name)
 
     def file_of(self, module: ModuleType) -> str | None:
         """Return the resolved path of the source of a module below the roots."""

@@ -115,18 +115,7 @@ def test_two_hundred_failed_stagings_leave_nothing(plugin: Project) -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    "config",
-    [
-        "Settings",
-        pytest.param(
-            "Config",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the checking of configs remembers every class it has seen"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("config", ["Settings", "Config"])
 async def test_hundreds_of_reloads_good_and_bad_leave_nothing(
     tmp_path: Path, config: str, caplog: pytest.LogCaptureFixture
 ) -> None:
