@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import attrs
 
-from .. import Context, Fiber
+from .. import Context
 from ..errors import ManifestError
 from ..loader import Loader, Plan, ReconcileError, fault_of
 from ..prompt import AssemblyDiff, PromptAssembly, diff_assemblies, render_prompt
@@ -212,13 +212,10 @@ class Living:
         if file is not None and line is not None:
             message = f"{type(error).__name__}: {error}"
             return Trouble(message, file, line, excerpt(file, line))
-        fiber = next((one for one in self.loader.mounted if one.path in paths), None)
-        if fiber is None:
+        row = next((one for fiber, one in self.loader.mounted.items() if fiber.path in paths), None)
+        if row is None:
             return Trouble(f"{type(error).__name__}: {error}")
-        return self._of_row(fiber, error)
-
-    def _of_row(self, fiber: Fiber, error: Exception) -> Trouble:
-        return _of_manifest(fault_of(self.loader.mounted[fiber].entry, error))
+        return _of_manifest(fault_of(row.entry, error))
 
     async def _look(
         self, session: Session

@@ -15,6 +15,8 @@ from .listeners import Event, Listener, Observer, is_awaitable, text_of
 
 __all__ = ["run_waterfall"]
 
+_COROUTINE: Any = CoroutineType
+
 
 def run_waterfall(
     event: str | Event[Any, Any],
@@ -46,8 +48,7 @@ def run_waterfall(
                 observer.entering(listener)
             try:
                 result: Any = listener.fn(*args, partial(run, index))
-                waits = type(result) is CoroutineType or is_awaitable(result)  # the fast test first
-                if waits:
+                if type(result) is _COROUTINE or hasattr(result, "__await__"):
                     result = await result
                 if result is None:
                     raise PluginError(

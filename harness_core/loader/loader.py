@@ -5,11 +5,14 @@ Contract: section 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
 
+from .. import Fiber, FiberState
+from ..errors import InactiveFiberError, PluginError
+from ..kernel.completion import Completion
 from .edit import Edit
 from .manifest import Manifest
 from .mount import Mounts
@@ -49,10 +52,14 @@ class Loader(Mounts, key="loader"):
 
         Rows that have not changed are not touched. Raises ManifestError for a faulty file, and
         ReconcileError, which names every row that will not do; the rows before then run on.
-        Calls wait for each other. (Section 8.)
+        Calls wait for each other. Code of a row that goes or restarts may call it, and is then
+        cancelled like all code of that row; the rest is done all the same. (Section 8.)
         """
-        async with self.lock:
+
+        async def work() -> Plan:
             return await self.apply(self.read())
+
+        return await self._alone(work)
 
     @property
     def lock(self) -> anyio.Lock:
@@ -98,17 +105,46 @@ class Loader(Mounts, key="loader"):
         return await self._edit(lambda edit: edit.set(one, "disabled", False))
 
     async def _edit(self, change: Callable[[Edit], None]) -> Plan:
-        async with self.lock:
+        async def work() -> Plan:
             edit = Edit(self.manifest)
             before = edit.text
             change(edit)
-            manifest, plan = edit.manifest, Plan(())
-            with anyio.CancelScope(shield=True):
-                try:
-                    edit.prepare()
-                    plan = await self.apply(manifest)
-                    if edit.text != before:
-                        edit.commit()
-                finally:
-                    edit.discard()
+            manifest = edit.manifest
+            try:
+                edit.prepare()
+                plan = await self.apply(manifest)
+                if edit.text != before:
+                    edit.commit()
+            finally:
+                edit.discard()
             return plan
+
+        return await self._alone(work)
+
+    async def _alone(self, work: Callable[[], Awaitable[Plan]]) -> Plan:
+        """Do one change of rows after the other, each in a task that no row can take along."""
+        if self.base is None:
+            raise PluginError("the loader mounts nothing yet: call loader.start() first")
+        tree = self.base.kernel.tree
+        caller = tree.current_job()
+        owner = caller.owner if caller is not None else None
+        while isinstance(owner, Fiber):
+            if owner.state is FiberState.UNLOADING:
+                raise InactiveFiberError(owner)  # it would wait for what waits for it
+            owner = owner.parent
+        over, results, errors = Completion(), list[Plan](), list[BaseException]()
+
+        async def run() -> None:
+            try:
+                async with self.lock:
+                    results.append(await work())
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                over.finish()
+
+        tree.spawn(run)
+        await over.wait()
+        if errors:
+            raise errors[0]
+        return results[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from .. import Effect, Fiber, FiberState, Service
@@ -12,7 +14,7 @@ from .manifest import Entry
 from .places import Place, place_at
 from .resolve import Found
 
-__all__ = ["MountedEntry", "fault_of", "provided_by"]
+__all__ = ["MountedEntry", "failure_of", "fault_of", "provided_by"]
 
 
 @attrs.frozen(eq=False)
@@ -74,3 +76,17 @@ def provided_by(plugin: object, spec: PluginSpec) -> tuple[str, ...]:
     if isinstance(plugin, type) and issubclass(plugin, Service):
         return (plugin.key,)
     return ()
+
+
+def failure_of(fiber: Fiber, mounted: Mapping[Fiber, MountedEntry]) -> dict[str, ManifestError]:
+    """Return why a fiber failed, by the id of the manifest's row it belongs to; else nothing."""
+    if fiber.state is not FiberState.FAILED or fiber.error is None:
+        return {}
+    above: Fiber | None = fiber
+    while above is not None and not (above in mounted and mounted[above].is_own):
+        above = above.parent
+    if above is None:
+        return {}
+    return {
+        mounted[above].entry.id: fault_of(mounted.get(fiber, mounted[above]).entry, fiber.error)
+    }

@@ -5,6 +5,8 @@ New plugins are found and imported, configs are checked.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,7 +16,7 @@ from ..kernel.mount import Running
 from ..kernel.plugin import read_plugin
 from .errors import ReconcileError
 from .manifest import Entry
-from .mounted import fault_of
+from .mounted import MountedEntry, fault_of
 from .moving import mount_of
 from .places import plain
 from .plan import Change, Plan
@@ -24,7 +26,7 @@ from .wrapped import unwrapped, wrapped
 if TYPE_CHECKING:
     from .mount import Mounts
 
-__all__ = ["Ready", "is_other", "prepare"]
+__all__ = ["Ready", "is_other", "kept", "prepare"]
 
 _TO_MOUNT = frozenset({"add", "enable"})
 
@@ -100,3 +102,15 @@ def is_other(before: Entry | None, entry: Entry) -> bool:
         or before.group != entry.group
         or (before.name != entry.name and not entry.group)
     )
+
+
+def kept(before: Mapping[str, MountedEntry]) -> dict[tuple[str, str | None], Found]:
+    """Return the plugins of rows that run: a group that restarts mounts them as they are."""
+    plugins: dict[tuple[str, str | None], Found] = {}
+    for one, mounted in before.items():
+        found = mounted.found
+        if found is not None:
+            module = found.module and sys.modules.get(found.module.__name__, found.module)
+            plugin = unwrapped(mounted.fiber.plugin)
+            plugins[one, mounted.entry.name] = attrs.evolve(found, plugin=plugin, module=module)
+    return plugins

@@ -12,12 +12,10 @@ Contract: section 8; laws L5 and L8.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import anyio
-import attrs
 
 from .. import Fiber, FiberState
 from ..errors import InactiveFiberError, ManifestError
@@ -27,12 +25,11 @@ from ..kernel.mount import Running
 from .claim import Claim, put
 from .errors import ReconcileError
 from .manifest import Entry, Manifest
-from .mounted import MountedEntry, fault_of
+from .mounted import MountedEntry, failure_of, fault_of
 from .moving import mount_of, move
 from .plan import Plan
-from .prepare import Ready
-from .resolve import Found
-from .wrapped import derived, unwrapped
+from .prepare import Ready, kept
+from .wrapped import derived
 
 if TYPE_CHECKING:
     from .mount import Mounts
@@ -68,15 +65,13 @@ class Transaction:
     async def run(self) -> None:
         """Do it; raise ReconcileError, with all as before, if rows fail."""
         affected = self._affected()
-        for fiber in affected:
-            fiber.refuse_own_code()
         if self.base.fiber.state is not FiberState.ACTIVE:
             raise InactiveFiberError(self.base.fiber)
         gate = self.base.kernel.tree.gate
         swap = gate.begin(*affected)
         opened, faults = SPENT, dict[str, ManifestError]()
         with anyio.CancelScope(shield=True):
-            self.mounts.prepared = {**self._kept(), **self.ready.found}
+            self.mounts.prepared = {**kept(self.before), **self.ready.found}
             try:
                 faults = await self._forward(swap)
                 if faults:
@@ -97,17 +92,6 @@ class Transaction:
     def _affected(self) -> list[Fiber]:
         ids = self.plan.ids("update", "replace", "move", "remove", "disable")
         return [self.before[one].fiber for one in ids if one in self.before]
-
-    def _kept(self) -> dict[tuple[str, str | None], Found]:
-        """Return the plugins of rows that run: a group that restarts mounts them as they were."""
-        kept: dict[tuple[str, str | None], Found] = {}
-        for one, mounted in self.before.items():
-            found = mounted.found
-            if found is not None:
-                module = found.module and sys.modules.get(found.module.__name__, found.module)
-                plugin = unwrapped(mounted.fiber.plugin)
-                kept[one, mounted.entry.name] = attrs.evolve(found, plugin=plugin, module=module)
-        return kept
 
     # Forward
 
@@ -199,36 +183,18 @@ class Transaction:
 
     def _faults(self, swap: Swap) -> dict[str, ManifestError]:
         """Return why rows failed: those that changed, and those that did not fail before."""
+        changed = self.plan.ids("add", "enable", "replace")
+        known = self.ready.excused | (self.old_refused.keys() - set(changed))
         faults = {
             one: fault
             for one, fault in self.mounts.refused.items()
-            if one in self.mounts.entries
-            and one not in self.ready.excused
-            and (one not in self.old_refused or one in self.plan.ids("add", "enable", "replace"))
+            if one in self.mounts.entries and one not in known
         }
+        concerned = set(self.lifted.values())
         for owner in tuple(swap.touched):
-            if not isinstance(owner, Fiber) or owner.state is not FiberState.FAILED:
-                continue
-            mounted = self._row_above(owner)
-            if owner in self.failed and owner not in self.lifted.values():
-                continue
-            if mounted is not None and owner.error is not None:
-                faults.setdefault(mounted.entry.id, self._fault(owner, mounted))
+            if isinstance(owner, Fiber) and (owner in concerned or owner not in self.failed):
+                faults = {**failure_of(owner, self.mounts.mounted), **faults}
         return faults
-
-    def _fault(self, fiber: Fiber, mounted: MountedEntry) -> ManifestError:
-        row = self.mounts.mounted.get(fiber, mounted)
-        assert fiber.error is not None
-        return fault_of(row.entry, fiber.error)
-
-    def _row_above(self, fiber: Fiber | None) -> MountedEntry | None:
-        """Return the manifest's row that a fiber belongs to."""
-        while fiber is not None:
-            mounted = self.mounts.mounted.get(fiber)
-            if mounted is not None and mounted.is_own:
-                return mounted
-            fiber = fiber.parent
-        return None
 
     # The end, and the way back
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from harness_core import Context, Fiber, FiberState
-from harness_core.errors import ManifestError, SelfDisposalError
+from harness_core.errors import InactiveFiberError, ManifestError
 from harness_core.loader import Loader, ReconcileError
 from harness_core.prompt import render_prompt
 from harness_core.testing import assert_no_residue
@@ -496,33 +497,114 @@ async def test_assemblies_wait_while_rows_change(tmp_path: Path) -> None:
         assert all("slow" in text for text in texts)
 
 
-async def test_a_plugin_cannot_replace_itself_from_its_own_code(tmp_path: Path) -> None:
-    """A clear error instead of a deadlock; nothing has been touched."""
-    plugin = """
+SELF = """
+    import anyio
+
     def apply(ctx, config):
         async def work():
             try:
-                await ctx.get("loader").reconcile()
-            except Exception as error:
-                config["errors"].append(error)
+                config["calls"].append(await getattr(ctx.get("loader"), config["call"])(*config["args"]))
+            finally:
+                config["calls"].append("over")
         ctx.provide("work", lambda: ctx.start_soon(work))
         ctx.provide("seen", config)
-    """
-    async with running(tmp_path, p=plugin, manifest="- {name: ./p.py, config: {errors: []}}\n") as (
-        root,
-        loader,
-    ):
-        config = root.get("seen")
-        rewrite(tmp_path, "[]\n")
-        effect = root.get("work")()
+        ctx.effect(lambda: lambda: config["calls"].append("down"))
+"""
+
+
+async def test_a_row_may_ask_to_be_disabled(tmp_path: Path) -> None:
+    """Its own code is cancelled, and then it is written to the file: no deadlock."""
+    manifest = "- {id: me, name: ./p.py, config: {call: disable, args: [me], calls: []}}\n"
+    async with running(tmp_path, p=SELF, manifest=manifest) as (root, loader):
+        calls = root.get("seen")["calls"]
         with anyio.fail_after(5):
-            while not config["errors"]:
+            root.get("work")()
+            while loader.running or "disabled" not in (tmp_path / "harness.yaml").read_text():
                 await anyio.lowlevel.checkpoint()
-        assert isinstance(config["errors"][0], SelfDisposalError)
-        assert root.get("seen") is config
-        await effect
-        await loader.reconcile()
-        assert root.get("seen") is None
+        assert calls == ["over", "down"]
+        assert (tmp_path / "harness.yaml").read_text() == manifest.replace(
+            "[]}}", "[]}, disabled: true}"
+        )
+
+
+async def test_a_consumer_may_replace_its_provider(tmp_path: Path) -> None:
+    """It is restarted by that like any consumer."""
+    row = "- {id: t, name: './p.py:give', config: {value: %s}}\n"
+    own = "- {id: me, name: ./self.py, inject: [thing], "
+    own += "config: {call: reconcile, args: [], calls: []}}\n"
+    async with running(tmp_path, p=PLUGIN, self=SELF, manifest=row % "a" + own) as (root, loader):
+        rewrite(tmp_path, row % "b" + own)
+        fiber = loader.running["me"]
+        with anyio.fail_after(5):
+            root.get("work")()
+            while root.get("thing") != "b" or fiber.state is not FiberState.ACTIVE:
+                await anyio.lowlevel.checkpoint()
+        assert not await loader.reconcile()
+
+
+async def test_a_row_may_change_its_own_config_in_place(tmp_path: Path) -> None:
+    """Nothing is cancelled then."""
+    plugin = """
+    def apply(ctx, config):
+        seen = []
+        ctx.on_update(seen.append)
+        async def work():
+            await ctx.get("loader").set_config("me", {"n": 2})
+            seen.append("done")
+        ctx.provide("work", lambda: ctx.start_soon(work))
+        ctx.provide("seen", seen)
+    """
+    manifest = "- {id: me, name: ./p.py, config: {n: 1}}\n"
+    async with running(tmp_path, p=plugin, manifest=manifest) as (root, _):
+        with anyio.fail_after(5):
+            root.get("work")()
+            while len(root.get("seen")) < 2:
+                await anyio.lowlevel.checkpoint()
+        assert root.get("seen") == [{"n": 2}, "done"]
+
+
+async def test_code_that_tears_down_cannot_reconcile(tmp_path: Path) -> None:
+    """A clear error instead of a deadlock."""
+    plugin = """
+    def apply(ctx, config):
+        async def down():
+            try:
+                await ctx.kernel.services.peek("loader", None).find(ctx).value.reconcile()
+            except Exception as error:
+                config["errors"].append(error)
+        return down
+    """
+    manifest = "- {id: me, name: ./p.py, config: {errors: []}}\n"
+    async with running(tmp_path, p=plugin, manifest=manifest) as (_, loader):
+        fiber = loader.running["me"]
+        errors = fiber.config["errors"]
+        with anyio.fail_after(5):
+            await fiber.dispose()
+        assert [type(error) for error in errors] == [InactiveFiberError]
+
+
+async def test_a_tree_may_be_closed_while_rows_change(tmp_path: Path) -> None:
+    """The change ends, and everything is down."""
+    slow = """
+    import anyio
+
+    async def apply(ctx, config):
+        ctx.effect(lambda: lambda: config["log"].append("down"))
+        await anyio.sleep(0.02)
+    """
+    row = "- {{id: s, name: ./slow.py, config: {{n: {}, log: []}}}}\n"
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            async with running(tmp_path, slow=slow, manifest=row.format(1)) as (_, loader):
+                rewrite(tmp_path, row.format(2))
+
+                async def reconcile() -> None:
+                    with contextlib.suppress(InactiveFiberError, ReconcileError):
+                        await loader.reconcile()
+
+                tasks.start_soon(reconcile)
+                await anyio.sleep(0.005)
+        assert loader.running == loader.mounted == {}
 
 
 async def test_environment_variables_are_read_again(
