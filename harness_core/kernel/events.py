@@ -190,14 +190,10 @@ class Bus:
         failures: list[Exception] = []
 
         async def call(listener: Listener) -> None:
-            if not listener.claim():
-                return
             try:
-                result = listener.fn(*args)
-                if result is not None and is_awaitable(result):
-                    await result
+                if listener.claim():
+                    await _call(listener, event, args)
             except Exception as error:
-                listener.blame(event, error)
                 failures.append(error)
 
         async with anyio.create_task_group() as tasks:
@@ -212,15 +208,7 @@ class Bus:
         """Call one after the other until one gives a result that is not None or False."""
         listeners, _ = self.find(event, "serial", target)
         for listener in listeners:
-            if not listener.claim():
-                continue
-            try:
-                result = listener.fn(*args)
-                if result is not None and is_awaitable(result):
-                    result = await result
-            except Exception as error:
-                listener.blame(event, error)
-                raise
+            result = await _call(listener, event, args) if listener.claim() else None
             if result is not None and result is not False:
                 return result
         return None
@@ -231,19 +219,7 @@ class Bus:
         """The synchronous twin of `serial`; an awaitable result is an error."""
         listeners, _ = self.find(event, "bail", target)
         for listener in listeners:
-            if not listener.claim():
-                continue
-            try:
-                result = listener.fn(*args)
-                if result is not None and is_awaitable(result):
-                    discard(result)
-                    raise EventModeError(
-                        f"listener {listener.describe()} is asynchronous, and bail is not: "
-                        "dispatch with serial, or make the listener synchronous"
-                    )
-            except Exception as error:
-                listener.blame(event, error)
-                raise
+            result = _call_now(listener, event, args) if listener.claim() else None
             if result is not None and result is not False:
                 return result
         return None
@@ -263,3 +239,29 @@ class Bus:
 
 def _during(event: str | Event[Any, Any]) -> str:
     return f'listener of "{text_of(event)}"'
+
+
+async def _call(listener: Listener, event: str | Event[Any, Any], args: tuple[Any, ...]) -> Any:
+    """Call a listener and await what it returns; blame it for what it raises."""
+    try:
+        result = listener.fn(*args)
+        return await result if is_awaitable(result) else result
+    except Exception as error:
+        listener.blame(event, error)
+        raise
+
+
+def _call_now(listener: Listener, event: str | Event[Any, Any], args: tuple[Any, ...]) -> Any:
+    """Call a listener that must not be asynchronous; blame it for what it raises."""
+    try:
+        result = listener.fn(*args)
+        if is_awaitable(result):
+            discard(result)
+            raise EventModeError(
+                f"listener {listener.describe()} is asynchronous, and bail is not: dispatch with "
+                "serial, or make the listener synchronous"
+            )
+    except Exception as error:
+        listener.blame(event, error)
+        raise
+    return result
