@@ -1,4 +1,4 @@
-"""The command line: `harness prompt`, `harness check`, `harness tree`. Contract: section 10.
+"""The command line: `harness prompt`, `check`, `tree`, `run`, `dev`, ... Contract: section 10.
 
 This module imports neither click nor rich, so that it can say what is missing.
 """
@@ -6,6 +6,7 @@ This module imports neither click nor rich, so that it can say what is missing.
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,4 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # no text may be impossible to print
             stream.reconfigure(errors="backslashreplace")
+    here = os.getcwd()
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)  # where a console script, unlike `python -m`, does not look
     harness.main(args=None if arguments is None else list(arguments), prog_name="harness")

@@ -12,11 +12,12 @@ from .. import Context
 from ..app import Application, Settings
 from ..loader import Loader, shown_path
 from .frame import common, run_in_frame, warn
-from .living import Happening, Living, Trouble
+from .living import Happening, Living
 from .run import report_errors, until_told_to_stop
 from .safe import one_line, visible
 from .session import open_session
 from .tree import show_tree
+from .trouble import Trouble
 
 __all__ = ["dev"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import attrs
 
 from .. import Context
@@ -21,27 +22,13 @@ from ..loader import Loader, Plan, ReconcileError, fault_of
 from ..prompt import AssemblyDiff, PromptAssembly, diff_assemblies, render_prompt
 from ..reload import Batch, Reloaded, Reloader, StagingError, watch
 from ..reload.blame import excerpt, place_of
+from ..reload.snapshot import Snapshot
 from .faults import fault_in_scope
 from .roots import RowFinder, roots_of
 from .session import Session
+from .trouble import Trouble, trouble_in_manifest, trouble_of
 
-__all__ = ["Happening", "Living", "Trouble"]
-
-
-@attrs.frozen
-class Trouble:
-    """What went wrong, where, and the code around it."""
-
-    message: str
-    file: str | None = None
-    line: int | None = None
-    excerpt: str = ""
-
-    @property
-    def where(self) -> str | None:
-        """The place as `file:line`."""
-        parts = [str(part) for part in (self.file, self.line) if part is not None]
-        return ":".join(parts) or None
+__all__ = ["Happening", "Living"]
 
 
 @attrs.frozen
@@ -80,8 +67,12 @@ class Living:
         self.loader = loader
         self.reloader = Reloader(root, roots_of(loader), RowFinder(loader))
         self.manifest = Path(os.path.realpath(loader.manifest.path))
+        self._before = Snapshot(self.reloader.graph.roots, files=lambda: (self.manifest,))
+        """The files as they were before plugins were imported: a save meanwhile is not lost."""
+        self._before.scan()
         self.is_at_work = False
         """Whether plugins are being changed: their errors are reported with the change."""
+        self._lock = anyio.Lock()
         self._is_behind = False
         """Whether the file says something else than what runs."""
         self._said: str | None = None
@@ -90,7 +81,7 @@ class Living:
 
     async def run(self, session: Session, report: Callable[[Happening], object]) -> None:
         """Follow the files until cancelled; `report` hears of everything that happens."""
-        troubles = [Trouble(fault.message, fault.where) for fault in session.faults()]
+        troubles = map(trouble_of, session.faults())
         scopes, _, more = await self._look(session)
         names = tuple(fiber.name for fiber in self.loader.running.values())
         ready = Happening("ready", names, scopes, (*troubles, *more))
@@ -102,7 +93,10 @@ class Living:
 
         async def announce() -> None:
             await started.wait()
+            meanwhile = await anyio.to_thread.run_sync(self._before.scan)
             report(ready)
+            if meanwhile:
+                await self._follow(session, meanwhile, report)
 
         error: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -120,11 +114,12 @@ class Living:
     async def _follow(
         self, session: Session, batch: Batch, report: Callable[[Happening], object]
     ) -> None:
-        self.is_at_work = True
-        try:
-            await self._catch_up(session, batch, report)
-        finally:
-            self.is_at_work = False
+        async with self._lock:
+            self.is_at_work = True
+            try:
+                await self._catch_up(session, batch, report)
+            finally:
+                self.is_at_work = False
 
     async def _catch_up(
         self, session: Session, batch: Batch, report: Callable[[Happening], object]
@@ -197,7 +192,7 @@ class Living:
             event = "failed"
             faults = done.faults if isinstance(done, ReconcileError) else {"": done}
             ids = tuple(one for one in faults if one)
-            troubles = (*map(_of_manifest, faults.values()), *troubles)
+            troubles = (*map(trouble_in_manifest, faults.values()), *troubles)
         names = tuple(self._names.get(one, one) for one in ids)
         seconds = time.perf_counter() - start
         return Happening(event, names, scopes, troubles, seconds, diffs, plan, self._stale())
@@ -215,7 +210,7 @@ class Living:
         row = next((one for fiber, one in self.loader.mounted.items() if fiber.path in paths), None)
         if row is None:
             return Trouble(f"{type(error).__name__}: {error}")
-        return _of_manifest(fault_of(row.entry, error))
+        return trouble_in_manifest(fault_of(row.entry, error))
 
     async def _look(
         self, session: Session
@@ -233,15 +228,9 @@ class Living:
                 if before is not None:
                     diffs[view.name] = diff_assemblies(before, assembly)
             except Exception as error:
-                fault = fault_in_scope(error, view.name)
-                troubles.append(Trouble(fault.message, fault.where))
+                troubles.append(trouble_of(fault_in_scope(error, view.name)))
             else:
                 self._last[view.name] = assembly
         for name in self._last.keys() - {view.name for view in views}:
             del self._last[name]
         return texts, diffs, tuple(troubles)
-
-
-def _of_manifest(error: ManifestError) -> Trouble:
-    around = excerpt(error.file, error.line) if error.line is not None else ""
-    return Trouble(error.message, error.file, error.line, around)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from .. import Fiber
 from ..loader import Loader, as_dict, as_list, entry_points, unwrapped, wrapped
-from ..reload import ImportGraph, PluginFinder, Staged, find_again
+from ..reload import PluginFinder, Staged, find_again
 from ..reload.plugins import module_of
 
 __all__ = ["RowFinder", "roots_of"]
@@ -72,10 +73,9 @@ class RowFinder(PluginFinder):
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
 
-    def modules_of(self, fiber: Fiber, graph: ImportGraph) -> Iterable[str]:
+    def modules_of(self, fiber: Fiber, loaded: Mapping[str, ModuleType]) -> Iterable[str]:
         """Return the modules that give the row's plugin."""
         plugin = unwrapped(fiber.plugin)
-        loaded = graph.loaded()
         name = module_of(plugin)
         if name is not None and name in loaded:
             return (name,)

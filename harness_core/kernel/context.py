@@ -182,14 +182,18 @@ class Context:
             fiber.requirements.unwatch()
             fiber.requirements = None
         if not wanted:
+            if self.parent is not None:
+                self.__dict__["_intercepts"] = self.parent._intercepts
             return
         services, realms = self.kernel.services, self.realms
+        above = self.parent._intercepts if self.parent is not None else {}
+        layered = dict(above)
         slots: dict[str, Slot] = {}
         for key, config in wanted.items():
             slots[key] = services.slot(key, realms.get(key))
             if config:
-                layers = (*self._intercepts.get(key, ()), config)
-                self.__dict__["_intercepts"] = {**self._intercepts, key: layers}
+                layered[key] = (*above.get(key, ()), config)
+        self.__dict__["_intercepts"] = layered
         fiber.requirements = Injection(fiber, self, slots)
         fiber.requirements.watch()
 

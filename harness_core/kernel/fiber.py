@@ -274,6 +274,22 @@ class Fiber(Owned):
         if self.tree.gate.swaps:
             self.tree.gate.touch(child, because_of=self)
 
+    def move(self, parent: Fiber) -> None:
+        """Become, as it is, a child of another fiber, in the same place.
+
+        Raises InactiveFiberError, and changes nothing, if that one is closing.
+        """
+        before, mounting, places = self.parent, self._mounting, self._places
+        if before is None or mounting is None or before is parent:
+            return
+        parent.adopt(self)
+        assert self._mounting is not None
+        self._mounting.place = mounting.place
+        self._places = places
+        mounting.forget()
+        before._children.pop(self, None)
+        self.parent = parent
+
     def take_up(self, places: Places | None) -> None:
         """Stand where an earlier mount of this plugin stood."""
         self._places = places

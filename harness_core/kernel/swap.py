@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import anyio
 import attrs
 
 from ..errors import PluginError
+from .completion import Completion
 from .context import Context
 from .fiber import Fiber
 from .lifecycle import FiberState
@@ -47,8 +47,11 @@ async def swap(root: Context, replacements: Iterable[Replacement]) -> None:
     if not prepared:
         return
     swapping = _Swap(root, prepared)
-    with anyio.CancelScope(shield=True):
-        await swapping.run()
+    # In a task of the tree: the caller may be cancelled, or be code of a plugin that is swapped.
+    root.kernel.tree.spawn(swapping.run)
+    await swapping.over.wait()
+    if swapping.error is not None:
+        raise swapping.error
 
 
 def _outermost(replacements: Iterable[Replacement]) -> list[Replacement]:
@@ -81,17 +84,19 @@ class _Swap:
         self.swap = self.tree.gate.begin(*(fiber for fiber, _ in order))
         self.order = order
         self.before = [(fiber, _mount_of(fiber).running) for fiber, _ in order]
+        self.over = Completion()
+        self.error: BaseException | None = None
 
     async def run(self) -> None:
+        """Swap, or put back; never raises."""
         try:
-            error = await self._put(self.order)
-            if error is not None:
+            self.error = await self._put(self.order)
+            if self.error is not None:
                 await self._put(self.before)
-        finally:
-            opened = self.swap.end()
-        await opened.wait()
-        if error is not None:
-            raise error
+        except BaseException as error:
+            self.error = error
+        await self.swap.end().wait()
+        self.over.finish()
 
     async def _put(self, order: Sequence[tuple[Fiber, Running]]) -> BaseException | None:
         """Unload newest first, load oldest first; return the first error of what was touched."""

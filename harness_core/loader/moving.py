@@ -3,31 +3,21 @@
 The fiber keeps everything it has registered, with its places.
 """
 
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from .. import Context, Fiber, Service
 from ..kernel.mount import Mount
 
-__all__ = ["mount_of", "move", "surround"]
+__all__ = ["dispose_all", "mount_of", "move", "surround"]
 
 
 def move(fiber: Fiber, above: Context) -> None:
     """Make a fiber, as it is, a child of the fiber of `above`."""
-    parent, mounting = fiber.parent, fiber._mounting
-    if parent is above.fiber or parent is None or mounting is None:
-        return
-    place, places = mounting.place, fiber._places
-    # Taken up first: the new parent may be closed, and then nothing has happened.
-    above.fiber.adopt(fiber)
-    mounting.forget()
-    parent._children.pop(fiber, None)
-    fiber.parent = above.fiber
-    fiber.take_up(places)
-    if fiber._mounting is not None:
-        fiber._mounting.place = place
-    fiber.ctx.__dict__["parent"] = above
+    if fiber.parent is not above.fiber:
+        fiber.move(above.fiber)
+        fiber.ctx.__dict__["parent"] = above
 
 
 def surround(fiber: Fiber, above: Context) -> None:
@@ -44,3 +34,9 @@ def mount_of(fiber: Fiber) -> Mount:
     mount = fiber.updater
     assert isinstance(mount, Mount)
     return mount
+
+
+async def dispose_all(fibers: Iterable[Fiber]) -> None:
+    """Dispose fibers, newest first, each over before the next begins."""
+    for fiber in sorted(fibers, key=lambda fiber: fiber.place, reverse=True):
+        await fiber.dispose()

@@ -24,10 +24,10 @@ from ..kernel.gate import Swap
 from ..kernel.mount import Running
 from .claim import Claim, put
 from .errors import ReconcileError
-from .manifest import Entry, Manifest
+from .manifest import Manifest
 from .mounted import MountedEntry, failure_of, fault_of
-from .moving import mount_of, move
-from .plan import Plan
+from .moving import dispose_all, mount_of, move
+from .plan import Action, Plan
 from .prepare import Ready, kept
 from .wrapped import derived
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from .mount import Mounts
 
 __all__ = ["Transaction"]
+
+
+_TOUCHED: tuple[Action, ...] = ("update", "replace", "move", "remove", "disable")
 
 
 class Transaction:
@@ -45,6 +48,7 @@ class Transaction:
         self.mounts, self.base = mounts, mounts.base
         self.plan, self.ready = plan, ready
         self.manifest, self.rows = manifest, mounts.rows_of(manifest)
+        self.entries = {entry.id: entry for row in self.rows for entry in row.walk()}
         self.old_manifest, self.old_rows = mounts.manifest, mounts.rows_of(mounts.manifest)
         self.missing = mounts.missing()
         self.before: dict[str, MountedEntry] = {
@@ -64,11 +68,9 @@ class Transaction:
 
     async def run(self) -> None:
         """Do it; raise ReconcileError, with all as before, if rows fail."""
-        affected = self._affected()
         if self.base.fiber.state is not FiberState.ACTIVE:
             raise InactiveFiberError(self.base.fiber)
-        gate = self.base.kernel.tree.gate
-        swap = gate.begin(*affected)
+        swap = self.base.kernel.tree.gate.begin(*self._affected())
         opened, faults = SPENT, dict[str, ManifestError]()
         with anyio.CancelScope(shield=True):
             self.mounts.prepared = {**kept(self.before), **self.ready.found}
@@ -90,8 +92,7 @@ class Transaction:
             raise ReconcileError(faults)
 
     def _affected(self) -> list[Fiber]:
-        ids = self.plan.ids("update", "replace", "move", "remove", "disable")
-        return [self.before[one].fiber for one in ids if one in self.before]
+        return [one.fiber for one in map(self.before.get, self.plan.ids(*_TOUCHED)) if one]
 
     # Forward
 
@@ -99,7 +100,7 @@ class Transaction:
         faults = await self._update_in_place()
         if faults:
             return faults
-        self._lift(self.plan.ids("replace", "move", "remove", "disable", "update"))
+        self._lift(self.plan.ids(*_TOUCHED))
         going_on = {self.before[one].fiber for one in self._moved_as_they_are()}
         await self._hold(fiber for fiber in self.lifted.values() if fiber not in going_on)
         mounts = self.mounts
@@ -132,19 +133,12 @@ class Transaction:
             try:
                 await mounted.fiber.update(self.ready.running[one].raw)
             except Exception as error:
-                faults[one] = fault_of(self._new(one) or mounted.entry, error)
+                faults[one] = fault_of(self.entries[one], error)
         return faults
 
     def _moved_as_they_are(self) -> set[str]:
         stopped = set(self.plan.ids("update")) - set(self.in_place)
         return {one for one in self.plan.ids("move") if one in self.lifted} - stopped
-
-    def _new(self, one: str) -> Entry | None:
-        for row in self.rows:
-            for entry in row.walk():
-                if entry.id == one:
-                    return entry
-        return None
 
     def _lift(self, ids: Iterable[str]) -> None:
         """Take fibers out of their groups, as they are."""
@@ -194,7 +188,7 @@ class Transaction:
         for owner in tuple(swap.touched):
             if isinstance(owner, Fiber) and (owner in concerned or owner not in self.failed):
                 faults = {**failure_of(owner, self.mounts.mounted), **faults}
-        return faults
+        return {one: faults[one] for one in self.mounts.entries if one in faults}
 
     # The end, and the way back
 
@@ -202,8 +196,8 @@ class Transaction:
         mounts = self.mounts
         left = [claim.fiber for claim in mounts.claims.values()]
         mounts.claims = {}
-        await _dispose([*self.gone, *left])
-        for one in [one for one in mounts.refused if one not in mounts.entries]:
+        await dispose_all([*self.gone, *left])
+        for one in mounts.refused.keys() - mounts.entries.keys():
             del mounts.refused[one]
 
     async def _backward(self, swap: Swap) -> None:
@@ -214,7 +208,7 @@ class Transaction:
             if not fiber.is_ending:
                 move(fiber, self.base)
         await self._hold(self.held)
-        await _dispose(new)
+        await dispose_all(new)
         await self._update_back()
         mounts.manifest = self.old_manifest
         mounts.take_rows(self.old_rows)
@@ -236,7 +230,7 @@ class Transaction:
             mounts.dormant = frozenset()
         await swap.settle()
         left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
-        await _dispose(left)
+        await dispose_all(left)
 
     async def _update_back(self) -> None:
         for one in reversed(self.in_place):
@@ -252,8 +246,3 @@ class Transaction:
                 assert fiber.parent is not None
                 put(fiber, old, derived(fiber.parent.ctx, mounted.entry))
                 self.held.remove(fiber)
-
-
-async def _dispose(fibers: Iterable[Fiber]) -> None:
-    for fiber in sorted(fibers, key=lambda fiber: fiber.place, reverse=True):
-        await fiber.dispose()

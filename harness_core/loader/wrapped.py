@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from .. import Context
@@ -29,6 +30,9 @@ class _Injecting:
     def __init__(self, plugin: object, entry: Entry) -> None:
         spec = read_plugin(plugin)
         self.inner = plugin
+        self.__module__ = (  # where the plugin is, for whoever follows its code
+            plugin.__name__ if isinstance(plugin, ModuleType) else str(plugin.__module__)
+        )
         self.name = spec.name
         self.inject: dict[str, Any] = {**spec.inject, **entry.inject}
         self.provides = spec.provides

@@ -87,7 +87,8 @@ class Record:
     def found(self, name: str) -> None:
         """Note that a module below the roots is imported for the first time, by whatever means."""
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        self._uses_of(name)  # from now on it is observed, and its source need not be read
+        if name not in sys.modules and (self._anew is None or name not in self._anew):
+            self._uses[name] = Uses()  # whatever was imported under this name before is gone
         if name not in self._ranks:
             self._ranks[name] = next(self._numbers)
         self._note_call(name, frame)

@@ -129,7 +129,9 @@ def test_a_harness_that_starts_broken_comes_up_with_a_good_save(tmp_path: Path) 
     save(tmp_path / "harness.yaml", MANIFEST + "- name: ./other.py\n")
     with process(tmp_path, "dev", "harness.yaml", "--json") as running:
         event = ready(running)
-        assert event["error"]["file"] is not None
+        assert event["error"]["file"] == "harness.yaml"
+        assert event["error"]["line"] == 1
+        assert "rules.py:1" in event["error"]["message"]
         save(tmp_path / "rules.py", RULES.format(text="good"))
         event = running.event(event="reloaded")
         assert event["plugins"] == ["rules"]
@@ -175,3 +177,94 @@ def test_plugins_that_print_do_not_spoil_the_json(tmp_path: Path) -> None:
         assert running.seen == running.seen[:1]
         assert running.stop() == 0
         assert "noise" in running.rest(running.err)
+
+
+def test_rows_that_wait_for_more_agents_and_helpers(tmp_path: Path) -> None:
+    """A wrapped plugin, one that an agent holds, and a module that two plugins share."""
+    package = tmp_path / "shared_house"
+    package.mkdir()
+    save(package / "__init__.py", "")
+    save(package / "words.py", "WORD = 'one'\n")
+    user = RULES.replace("{text!r}", "WORD").replace('"rules"', '"user"')
+    save(package / "user.py", f"from .words import WORD\n\n{user}")
+    save(tmp_path / "rules.py", RULES.format(text="mine"))
+    save(
+        tmp_path / "harness.yaml",
+        "- {name: shared_house.user, inject: [agents]}\n"
+        "- name: agents\n  config:\n    agents:\n      one:\n"
+        "        plugins: [{name: ./rules.py}]\n",
+    )
+    with process(tmp_path, "dev", "harness.yaml", "--json") as running:
+        scopes = ready(running)["scopes"]
+        assert scopes["global"].endswith("one")
+        assert "mine" in scopes["one"]
+        assert "mine" not in scopes["global"]
+        save(package / "words.py", "WORD = 'two'\n")
+        event = running.event(event="reloaded")
+        assert event["plugins"] == ["user"]
+        assert event["scopes"]["global"].endswith("two")
+        save(tmp_path / "rules.py", RULES.format(text="yours"))
+        event = running.event(event="reloaded")
+        assert event["plugins"] == ["rules"]
+        assert "yours" in event["scopes"]["one"]
+        save(
+            tmp_path / "harness.yaml",
+            (tmp_path / "harness.yaml").read_text().replace("one:\n", "one:\n        persona: P\n"),
+        )
+        event = running.event(event="reloaded")
+        assert set(event["plugins"]) == {"agents", "user"}
+        assert "P" in event["scopes"]["one"]
+        assert "yours" in event["scopes"]["one"]
+        assert running.stop() == 0
+        assert running.rest(running.err) == ""
+
+
+def test_a_save_while_plugins_load_is_not_lost(tmp_path: Path) -> None:
+    """Neither of code that has been imported already, nor of the manifest."""
+    project(tmp_path)
+    slow = """\
+import pathlib
+import sys
+import anyio
+
+async def apply(ctx):
+    print("loading", file=sys.stderr, flush=True)
+    while not pathlib.Path("go").exists():
+        await anyio.sleep(0.01)
+"""
+    save(tmp_path / "slow.py", slow)
+    save(tmp_path / "harness.yaml", MANIFEST + "- name: ./slow.py\n")
+    with process(tmp_path, "dev", "harness.yaml", "--json") as running:
+        running.line(running.err, lambda line: line == "loading\n")
+        save(tmp_path / "rules.py", RULES.format(text="two"))
+        save(
+            tmp_path / "harness.yaml",
+            MANIFEST + "- name: ./slow.py\n- {name: persona, config: {text: P}}\n",
+        )
+        save(tmp_path / "go", "")
+        assert ready(running)["scopes"]["global"].endswith("one")
+        while True:
+            text = running.event(event="reloaded")["scopes"]["global"]
+            if "two" in text and "P" in text:
+                break
+        assert running.stop() == 0
+
+
+def test_many_saves_end_with_the_last(tmp_path: Path) -> None:
+    """Of equal size and within a moment, code and rows; none is lost."""
+    project(tmp_path)
+    with process(tmp_path, "dev", "harness.yaml", "--json") as running:
+        ready(running)
+        for number in range(100, 140):
+            save(tmp_path / "rules.py", RULES.format(text=str(number)), "by rename")
+            save(
+                tmp_path / "harness.yaml",
+                MANIFEST + f"- {{name: persona, config: {{text: p{number}}}}}\n",
+            )
+        while True:
+            event = running.event(event="reloaded")
+            assert event["error"] is None
+            if event["scopes"]["global"].endswith("p139\n\n139"):
+                break
+        assert running.stop() == 0
+        assert running.rest(running.err) == ""

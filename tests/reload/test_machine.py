@@ -142,7 +142,7 @@ class Farm(RuleBasedStateMachine):
         outdated = self._outdated()
         used = self._reach([name for name in PLUGINS if name in self.live], self.live)
         assert names >= outdated & used
-        assert names == outdated & used or self.has_failed
+        assert names == outdated & used or self.has_failed, (names, outdated, used)
         touched = set[str]().union(*graph.touched_by(changed).values())
         idle = _short(graph.importers_of(touched)) - names
         evict(f"farm.{name}" for name in idle)
