@@ -50,12 +50,14 @@ class ImportGraph(Record):
 
     def importers_of(self, seeds: Iterable[str]) -> set[str]:
         """Return these modules and all that have imported them, through any number of steps."""
-        loaded = self.loaded()
+        start = set(seeds)
+        if not start:
+            return start
         importers: dict[str, list[str]] = {}
-        for name in loaded:
+        for name in self.loaded():
             for used in self.uses(name):
                 importers.setdefault(used, []).append(name)
-        return _reach(seeds, lambda name: importers.get(name, ())) & loaded.keys()
+        return _reach(start, lambda name: importers.get(name, ()))
 
     def needed_by(self, names: Iterable[str]) -> set[str]:
         """Return these modules and all that they have imported, parent packages among it."""
@@ -69,7 +71,7 @@ class ImportGraph(Record):
         With `plugins`, names of modules, only those that lead to one of them.
         """
         seeds = {name for names in self.touched_by(changed).values() for name in names}
-        found = self.importers_of(seeds) if seeds else seeds
+        found = self.importers_of(seeds)
         return found if plugins is None or not found else found & self.needed_by(plugins)
 
     def groups(self, names: Iterable[str]) -> list[set[str]]:

@@ -164,7 +164,7 @@ class Record:
 
     def loaded(self) -> dict[str, ModuleType]:
         """Return the modules below the roots, by name, in the order they are in sys.modules."""
-        found = {name: one for name, one in tuple(sys.modules.items()) if self._has(name, one)}
+        found = {name: one for name, one in tuple(sys.modules.items()) if self.has(name, one)}
         for name, module in found.items():
             if name not in self._uses:
                 self._read(name, module)
@@ -173,7 +173,8 @@ class Record:
             self._ranks[name] = next(self._numbers)
         return found
 
-    def _has(self, name: str, module: object) -> bool:
+    def has(self, name: str, module: object) -> bool:
+        """Whether this is a module below the roots."""
         if not isinstance(module, ModuleType):
             return False
         scope = module.__dict__

@@ -48,6 +48,15 @@ class Reloaded:
     diff: AssemblyDiff | None = None
 
 
+@attrs.define(eq=False)
+class _Outcome:
+    """What a reload has come to, for the caller who waits for it."""
+
+    over: anyio.Event = attrs.field(factory=anyio.Event)
+    reports: tuple[Reloaded, ...] = ()
+    error: BaseException | None = None
+
+
 class Reloader:
     """Keeps the plugins of a tree up with the files below `roots`.
 
@@ -108,8 +117,24 @@ class Reloader:
     async def reload(self, batch: Batch) -> tuple[Reloaded, ...]:
         """Bring everything up to date with a batch of changed files; return what was tried.
 
-        Never raises what plugins raise. Calls wait for each other.
+        Never raises what plugins raise. Calls wait for each other. Cancelling one does not stop
+        halfway: the exchange ends, well or not, and `stale` is right.
         """
+        outcome = _Outcome()
+        self.ctx.kernel.tree.spawn(self._reload_in_task, batch, outcome)
+        await outcome.over.wait()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.reports
+
+    async def _reload_in_task(self, batch: Batch, outcome: _Outcome) -> None:
+        try:
+            outcome.reports = await self._reload(batch)
+        except BaseException as error:  # a fault of this package; it belongs to the caller
+            outcome.error = error
+        outcome.over.set()
+
+    async def _reload(self, batch: Batch) -> tuple[Reloaded, ...]:
         async with self._lock:
             for fiber in [fiber for fiber in self.stale if fiber.is_ending]:
                 del self.stale[fiber]

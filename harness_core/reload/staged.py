@@ -131,10 +131,10 @@ class Staged:
         for (package, child), _ in shown.attributes.items():
             shown.attributes[package, child] = vars(package).get(child, MISSING)
         ours = shown.modules.keys() | other.modules.keys()
-        for name in self._graph.loaded().keys() - self._seen - ours:
-            if self._graph.needed_by([name]).isdisjoint(ours):
-                continue
+        for name in sys.modules.keys() - self._seen - ours:
             module = sys.modules[name]
+            if not self._graph.has(name, module) or self._graph.needed_by([name]).isdisjoint(ours):
+                continue
             shown.modules[name], other.modules[name] = module, MISSING
             parent, _, child = name.rpartition(".")
             package = sys.modules.get(parent, module)

@@ -499,6 +499,36 @@ async def test_reloads_never_overlap(tmp_path: Path) -> None:
         assert journal == ["begin", "end"] * 2
 
 
+async def test_cancelling_a_reload_leaves_no_half_of_it(tmp_path: Path) -> None:
+    body = """\
+        VERSION = {}
+        async def apply(ctx):
+            await ctx.root.door()
+            ctx.provide("answer", VERSION)
+    """
+    async with open_tree(tmp_path) as tree:
+        opened, waiting = anyio.Event(), anyio.Event()
+
+        async def door() -> None:
+            waiting.set()
+            await opened.wait()
+
+        tree.root.accessor("door", lambda _: door)
+        opened.set()
+        tree.project.write("one.py", body.format(1))
+        await tree.mount("one")
+        opened, waiting = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: tree.change(one=body.format(2)))
+            with anyio.fail_after(DEADLINE):
+                await waiting.wait()
+            tasks.cancel_scope.cancel()
+        opened.set()
+        assert await tree.reload() == ()
+        assert tree.root.answer == sys.modules["one"].VERSION == 2
+        assert tree.reloader.stale == {}
+
+
 async def test_a_reload_that_changes_nothing_leaves_the_prompt_as_it_was(tmp_path: Path) -> None:
     async with open_tree(tmp_path) as tree:
         for name in ("one", "two", "three"):

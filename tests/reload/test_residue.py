@@ -134,7 +134,7 @@ async def test_hundreds_of_reloads_good_and_bad_leave_nothing(
                 path = project.write("pack/plugin.py", f"{text}    1 / 0\n" if kind == 2 else text)
                 (report,) = await reloader.reload(Batch(changed=frozenset({path})))
                 assert (report.error is None) == (kind in (0, 3)), report
-                if kind == 0:
+                if kind == 0 and number % ROUNDS in (0, ROUNDS - 4):
                     del report
                     counts.append(measure()[0])
-            assert counts[-1] - counts[len(counts) // 2] < ALLOWANCE
+            assert counts[-1] - counts[1] < ALLOWANCE
