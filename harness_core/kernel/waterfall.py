@@ -18,6 +18,32 @@ __all__ = ["run_waterfall"]
 _COROUTINE: Any = CoroutineType
 
 
+class _Run:
+    """What the levels of one run share.
+
+    Not a closure: one that calls itself is a reference cycle, and would keep each run's arguments
+    until the next garbage collection.
+    """
+
+    __slots__ = ("args", "event", "inner", "listeners", "observer", "reached")
+
+    def __init__(
+        self,
+        event: str | Event[Any, Any],
+        args: tuple[Any, ...],
+        inner: Callable[..., Any],
+        listeners: Sequence[Listener],
+        observer: Observer | None,
+    ) -> None:
+        self.event = event
+        self.args = args
+        self.inner = inner
+        self.listeners = listeners
+        self.observer = observer
+        self.reached = -1
+        """How far it has come; each part runs once."""
+
+
 def run_waterfall(
     event: str | Event[Any, Any],
     args: tuple[Any, ...],
@@ -25,43 +51,39 @@ def run_waterfall(
     listeners: Sequence[Listener],
     observer: Observer | None,
 ) -> Coroutine[Any, Any, Any]:
-    """Return the run, to be awaited: listeners outermost first, then `inner`.
+    """Return the run, to be awaited: listeners outermost first, then `inner`."""
+    return _run_from(_Run(event, args, inner, listeners, observer), 0)
 
-    A closure and not a class: a waterfall runs for each step of an agent, and what its levels
-    share is read from cells in half the time.
-    """
+
+async def _run_from(run: _Run, index: int) -> Any:
+    listeners = run.listeners
+    if index <= run.reached:
+        name = listeners[index - 1].describe()
+        raise PluginError(f"listener {name} called next() twice: keep its result")
+    run.reached = index
     count = len(listeners)
-    reached = -1  # how far it has come; each part runs once
-
-    async def run(index: int) -> Any:
-        nonlocal reached
-        if index <= reached:
-            name = listeners[index - 1].describe()
-            raise PluginError(f"listener {name} called next() twice: keep its result")
-        reached = index
-        while index < count:
-            listener = listeners[index]
-            index += 1
-            if not listener.active or (listener.once and not listener.claim()):
-                continue
+    observer = run.observer
+    while index < count:
+        listener = listeners[index]
+        index += 1
+        if not listener.active or (listener.once and not listener.claim()):
+            continue
+        if observer is not None:
+            observer.entering(listener)
+        try:
+            result = listener.fn(*run.args, partial(_run_from, run, index))
+            if type(result) is _COROUTINE or hasattr(result, "__await__"):
+                result = await result
+            if result is None:
+                raise PluginError(
+                    f'listener {listener.describe()} of "{text_of(run.event)}" returned None: '
+                    "return what `await next()` gave, or a result of your own"
+                )
             if observer is not None:
-                observer.entering(listener)
-            try:
-                result: Any = listener.fn(*args, partial(run, index))
-                if type(result) is _COROUTINE or hasattr(result, "__await__"):
-                    result = await result
-                if result is None:
-                    raise PluginError(
-                        f'listener {listener.describe()} of "{text_of(event)}" returned None: '
-                        "return what `await next()` gave, or a result of your own"
-                    )
-                if observer is not None:
-                    observer.leaving(listener, result)
-            except Exception as error:
-                listener.blame(event, error)
-                raise
-            return result
-        result = inner()
-        return await result if is_awaitable(result) else result
-
-    return run(0)
+                observer.leaving(listener, result)
+        except Exception as error:
+            listener.blame(run.event, error)
+            raise
+        return result
+    result = run.inner()
+    return await result if is_awaitable(result) else result

@@ -39,7 +39,7 @@ async def run_assembly(
     """Assemble what `plan` says for `context`."""
     signal = context.signal
     assembly = PromptAssembly()
-    trace = Trace(plan, context.scope, assembly)
+    trace = Trace(plan, context.scope)
     _check(signal, "evaluation")
     if len(plan.complete) > 1:
         raise MultipleCompleteSectionsError(entry.name for entry in plan.complete)
@@ -85,9 +85,11 @@ async def _run_listeners(
     bus: Bus, assembly: PromptAssembly, context: AssembleContext, trace: Trace
 ) -> PromptAssembly:
     target = ScopeTarget(None, context.scope)
+    trace.assembly = assembly
     result: PromptAssembly = await bus.waterfall(
         WATERFALL, (assembly, context), trace.innermost, target, observer=trace
     )
+    del trace.assembly  # what is returned refers to the trace: no cycle, for the collector's sake
     return result.copy()  # a listener may keep what it returned; what we return is nobody else's
 
 

@@ -107,11 +107,12 @@ class Trace:
         "tools",
     )
 
-    def __init__(self, plan: Plan, scope: object | None, assembly: PromptAssembly) -> None:
+    assembly: PromptAssembly
+    """The assembly that is handed to the listeners; set only while they run."""
+
+    def __init__(self, plan: Plan, scope: object | None) -> None:
         self.plan = plan
         self.scope = scope
-        self.assembly = assembly
-        """The assembly as it was handed to the listeners."""
         self.failures: dict[Entry, Exception] = {}
         """Optional entries that failed."""
         self.hidden_tools: frozenset[str] = frozenset()
