@@ -14,7 +14,6 @@ import click
 from ..app import Application, Settings
 from ..errors import ManifestError
 from ..prompt import PromptAssembly, render_request
-from ..scopes import scope_chain_of
 from .checks import run_checks, show_findings
 from .dev import dev
 from .diff import read_saved, show_difference
@@ -22,8 +21,9 @@ from .faults import Fault, Faulty, fault_in_scope, print_faults
 from .frame import EPILOG, common, print_json, run_command, stop_at_faults, warn
 from .installed import plugins
 from .new import new
-from .payload import GLOBAL, describe_scope, scope_name
+from .payload import GLOBAL, describe_scope
 from .picture import draw
+from .plugged import Commands
 from .progress import progress
 from .request import show_legend, show_request
 from .run import run
@@ -35,7 +35,7 @@ __all__ = ["harness"]
 Pair = tuple[ScopeView, PromptAssembly]
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 def harness() -> None:
     """Look into an agent harness: what it sends to the model, and who wrote it."""
 
@@ -161,8 +161,7 @@ def _show(app: Application, pairs: list[Pair], explain: bool, svg: str | None, c
     def show(console: Any) -> None:
         show_legend(console)
         for view, assembly in pairs:
-            chain = [*map(scope_name, scope_chain_of(view.key)), GLOBAL]
-            show_request(console, view, chain, assembly, explain=explain)
+            show_request(console, view, assembly, explain=explain)
 
     show(app.output())
     if svg is not None:

@@ -6,23 +6,18 @@ import json
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from .. import Context
 from ..app import Application, Settings
-from ..loader import Loader, shown_path
+from ..loader import Loader
 from .frame import common, run_in_frame, warn
 from .living import Happening, Living
 from .run import report_errors, until_told_to_stop
-from .safe import one_line, visible
 from .session import open_session
+from .telling import show_happening
 from .tree import show_tree
-from .trouble import Trouble
 
 __all__ = ["dev"]
-
-_STYLES = {"ready": "green", "reloaded": "green", "failed": "bold red", "stopped": "dim"}
-_MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": "↕"}
 
 
 @click.command(epilog="Exit codes: 0 stopped by SIGINT or SIGTERM, 1 faults, 2 a wrong call.")
@@ -56,7 +51,7 @@ def dev(
                     if as_json:
                         _print_line(output, one)
                         return
-                    _show(output, one)
+                    show_happening(output, one)
                     if with_tree:
                         show_tree(output, session, living[0].reloader.stale)
 
@@ -65,7 +60,7 @@ def dev(
             if living and as_json:
                 _print_line(output, Happening("stopped"))
             elif living:
-                _show(output, Happening("stopped"))
+                show_happening(output, Happening("stopped"))
 
     async def action(app: Application) -> int:
         return await until_told_to_stop(lambda: serve(app))
@@ -76,53 +71,3 @@ def dev(
 def _print_line(console: Console, one: Happening) -> None:
     console.file.write(json.dumps(one.as_data(), ensure_ascii=False) + "\n")
     console.file.flush()
-
-
-def _show(console: Console, one: Happening) -> None:
-    line = Text(one.event, style=_STYLES[one.event])
-    if one.event == "ready":
-        line.append(f"  {len(one.plugins)} plugins, {len(one.scopes)} scopes; waiting for saves")
-    elif one.event != "stopped":
-        line.append(f" {one_line(', '.join(one.plugins)) or 'nothing'}")
-        line.append(f"  {one.seconds * 1000:.0f} ms", style="dim")
-    console.print(line, soft_wrap=True)
-    for change in one.plan.changes if one.plan is not None else ():
-        if change.action != "keep":
-            console.print(Text(f"  row: {one_line(str(change))}"), soft_wrap=True)
-    for trouble in one.troubles:
-        _show_trouble(console, trouble)
-    _show_differences(console, one)
-    for path in one.stale:
-        stale = Text(f"  stale: {one_line(path)} runs an older version of its code", "yellow")
-        console.print(stale, soft_wrap=True)
-
-
-def _show_trouble(console: Console, trouble: Trouble) -> None:
-    line = Text("  error: ", style="bold red")
-    if trouble.file is not None:
-        place = shown_path(trouble.file) if "/" in trouble.file else trouble.file
-        where = f"{place}:{trouble.line}" if trouble.line is not None else place
-        line.append(f"{one_line(where)}: ", style="bold")
-    line.append(visible(trouble.message))
-    console.print(line, soft_wrap=True)
-    for code in trouble.excerpt.splitlines():
-        style = "bold" if code.startswith(">") else "dim"
-        console.print(Text(f"    {visible(code)}", style=style), soft_wrap=True)
-
-
-def _show_differences(console: Console, one: Happening) -> None:
-    if one.diffs and not any(one.diffs.values()) and one.event == "reloaded":
-        console.print(Text("  no prompt changed", style="dim"))
-    for name, diff in one.diffs.items():
-        if not diff:
-            continue
-        line = Text(f"  {one_line(name)}", style="bold")
-        line.append(
-            f"  the first {diff.same_prefix} of {diff.after_length} characters are the same "
-            f"({diff.reusable:.0%} of the prompt cache)",
-            style="dim",
-        )
-        console.print(line, soft_wrap=True)
-        for change in diff.changes:
-            mark = _MARKS.get(change.change, "~")
-            console.print(Text(f"    {mark} {one_line(str(change))}"), soft_wrap=True)

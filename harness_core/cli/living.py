@@ -67,7 +67,7 @@ class Living:
         self.loader = loader
         self.reloader = Reloader(root, roots_of(loader), RowFinder(loader))
         self.manifest = Path(os.path.realpath(loader.manifest.path))
-        self._before = Snapshot(self.reloader.graph.roots, files=lambda: (self.manifest,))
+        self._before = Snapshot(self.reloader.graph.roots, files=self._named)
         """The files as they were before plugins were imported: a save meanwhile is not lost."""
         self._before.scan()
         self.is_at_work = False
@@ -85,11 +85,8 @@ class Living:
         scopes, _, more = await self._look(session)
         names = tuple(fiber.name for fiber in self.loader.running.values())
         ready = Happening("ready", names, scopes, (*troubles, *more))
-        named = self.reloader.ctx.kernel.watched_files
         started = anyio.Event()
-        batches = watch(
-            self.reloader.graph.roots, files=lambda: (*named, self.manifest), started=started
-        )
+        batches = watch(self.reloader.graph.roots, files=self._named, started=started)
 
         async def announce() -> None:
             await started.wait()
@@ -110,6 +107,21 @@ class Living:
             tasks.cancel_scope.cancel()
         if error is not None:
             raise error
+
+    def _named(self) -> tuple[str | Path, ...]:
+        """Return the files to follow besides code."""
+        return (*self.reloader.ctx.kernel.watched_files, self.manifest)
+
+    async def start(self, session: Session) -> None:
+        """Take in the prompts as they are: for those who call `follow`, and do not `run`."""
+        await self._look(session)
+
+    async def follow(self, session: Session, report: Callable[[Happening], object]) -> bool:
+        """Follow now what was saved since the last time; return whether anything was."""
+        batch = await anyio.to_thread.run_sync(self._before.scan)
+        if batch:
+            await self._follow(session, batch, report)
+        return bool(batch)
 
     async def _follow(
         self, session: Session, batch: Batch, report: Callable[[Happening], object]

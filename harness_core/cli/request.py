@@ -12,8 +12,9 @@ from rich.text import Text
 
 from ..loader import as_dict
 from ..prompt import Explained, Origin, PromptAssembly
+from ..scopes import scope_chain_of
 from .faults import relative
-from .payload import describe_scope, render_part, scope_name, written_at
+from .payload import GLOBAL, describe_scope, render_part, scope_name, written_at
 from .safe import one_line, visible
 from .session import ScopeView
 from .tokens import count_tokens, is_estimate
@@ -55,9 +56,10 @@ class _Page:
 
 
 def show_request(
-    console: Console, view: ScopeView, chain: list[str], assembly: PromptAssembly, *, explain: bool
+    console: Console, view: ScopeView, assembly: PromptAssembly, *, explain: bool
 ) -> None:
     """Print a scope's request. Raises what rendering raises."""
+    chain = [*map(scope_name, scope_chain_of(view.key)), GLOBAL]
     described = describe_scope(assembly)
     explained = assembly.explain()
     page = _Page(console)

@@ -357,6 +357,14 @@ class Context:
         found = slot.find(self) if slot is not None else None
         return found.read(self) if found is not None and found.available else None
 
+    def provided(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the keys of the services that `get` finds from here, sorted.
+
+        With `prefix`, those that begin with it. Reading them needs no `inject`. (Section 2.)
+        """
+        keys = self.kernel.services.keys()
+        return tuple(key for key in keys if key.startswith(prefix) and self.get(key) is not None)
+
     @overload
     def __getitem__(self, key: type[S]) -> S: ...
     @overload
