@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ServiceAccessError, closest
 from .fiber import Fiber
 from .injection import Injection
+from .life import Life
 from .services import Binding, Override, Slot
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def read_service(ctx: Context, key: str) -> Any:
     if not allowed:
         raise _refusal(ctx, key, slot)
     found = slot.find(ctx) if slot is not None else None
-    if found is None:
+    if held is not None and (found is None or _is_later(found, held)):
         found = held  # a consumer that is being unloaded still has what it was given
     if found is not None and (found is held or found.available or _provides(ctx, found)):
         return found.read(ctx)
@@ -48,7 +49,7 @@ def _access(ctx: Context, key: str, slot: Slot | None) -> tuple[bool, Binding | 
         fiber: Fiber | None = reader.fiber
         free = True
         while fiber is not None:
-            needs = fiber.requirements
+            needs = fiber.needs if isinstance(fiber, Life) else fiber.requirements
             if isinstance(needs, Injection) and key in needs.slots:
                 return True, needs.taken.get(key) if slot is needs.slots[key] else None
             if key in fiber.services:
@@ -58,6 +59,11 @@ def _access(ctx: Context, key: str, slot: Slot | None) -> tuple[bool, Binding | 
                 return True, None
             fiber = fiber.parent
     return False, None
+
+
+def _is_later(found: Binding | Override, held: Binding | Override) -> bool:
+    """Whether another provider has taken over, and the reader is about to be told."""
+    return found is not held and isinstance(found, Binding) and isinstance(held, Binding)
 
 
 def _provides(ctx: Context, found: Binding | Override) -> bool:

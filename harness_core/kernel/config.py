@@ -6,6 +6,8 @@ refused. A pydantic model validates itself. Contract: section 2, "Config"; law L
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args, get_origin
 
@@ -49,7 +51,7 @@ def _with_cattrs(config_class: Any, data: Mapping[str, Any], plugin: str) -> Any
     import cattrs
 
     try:
-        return _converter_for(config_class).structure(data, config_class)
+        return _structure(config_class, data)
     except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
         problems = cattrs.transform_error(error, path="config", format_exception=_describe)
         raise ConfigError([_shorten(problem) for problem in problems], plugin=plugin) from error
@@ -90,37 +92,42 @@ def _name(expected: object) -> str:
     return getattr(expected, "__name__", None) or str(expected)
 
 
-_KEPT_ON = "__harness_converter__"
+_KEPT_ON = "__harness_structure__"
 
 
-def _converter_for(config_class: Any) -> Any:
-    """Return the converter of one class, kept on the class itself.
+def _structure(config_class: Any, data: Mapping[str, Any]) -> Any:
+    """Structure with the hook of a class, which is kept on the class itself.
 
-    A converter remembers every class it has seen: one for all would keep the config classes of
-    plugins that were disposed or reloaded alive for ever (law L2).
+    The converter is shared: making one takes longer than everything else. It remembers the classes
+    it has seen, so it is made to forget them, or it would keep the config classes of plugins that
+    were disposed or reloaded alive for ever (law L2).
     """
-    kept: Any = config_class.__dict__.get(_KEPT_ON)
-    if kept is None:
-        kept = _new_converter()
-        try:
-            setattr(config_class, _KEPT_ON, kept)
-        except (AttributeError, TypeError):
-            pass  # a class that takes no attributes gets a new one each time
-    return kept
+    converter = _converter()
+    try:
+        hook: Any = config_class.__dict__.get(_KEPT_ON)
+        if hook is None:
+            hook = converter.get_structure_hook(config_class, cache_result=False)
+            with contextlib.suppress(AttributeError, TypeError):  # some take no attributes
+                setattr(config_class, _KEPT_ON, hook)
+        return hook(data, config_class)
+    finally:
+        # Whenever a hook is registered, what was derived from the hooks before is dropped.
+        converter.register_structure_hook(str, _TEXT)
 
 
-def _new_converter() -> Any:
+@functools.cache
+def _converter() -> Any:
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
-    for kinds, name in (
-        ((str,), "str"),
-        ((bool,), "bool"),
-        ((int,), "int"),
-        ((bytes,), "bytes"),
-        ((float, int), "a number"),
+    for kind, hook in (
+        (str, _TEXT),
+        (bool, _exactly((bool,), "bool")),
+        (int, _exactly((int,), "int")),
+        (bytes, _exactly((bytes,), "bytes")),
+        (float, _exactly((float, int), "a number")),
     ):
-        converter.register_structure_hook(kinds[0], _exactly(kinds, name))
+        converter.register_structure_hook(kind, hook)
     _refuse_text_as_list(converter)
     return converter
 
@@ -133,6 +140,9 @@ def _exactly(kinds: tuple[type, ...], name: str) -> Callable[[object, object], o
         return value
 
     return hook
+
+
+_TEXT = _exactly((str,), "str")
 
 
 def _is_uniform_tuple(kind: Any) -> bool:

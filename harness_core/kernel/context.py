@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast, overload
 
 import anyio
 
-from ..errors import ConfigError, PluginError, ServiceAccessError, ServiceConflictError
+from ..errors import ConfigError, PluginError, ServiceAccessError
 from .access import read_service
 from .effects import Effect, unwind
 from .fiber import Fiber
@@ -27,7 +27,7 @@ from .kernel import Getter, Kernel, Setter
 from .lifecycle import FiberState
 from .listeners import Event, Target
 from .mount import Mount, Running, UpdateHandler
-from .plugin import read_plugin
+from .plugin import Injected, read_plugin
 from .service import Key, Service, key_of, read_inject
 from .services import Override, Slot
 from .setup import absorb
@@ -137,8 +137,16 @@ class Context:
         return self.mount(plugin, config, **options)
 
     def mount(
-        self, plugin: object, config: object = None, /, *, _name: str | None = None, **options: Any
+        self,
+        plugin: object,
+        config: object = None,
+        /,
+        *,
+        _name: str | None = None,
+        _in_place_of: Fiber | None = None,
+        **options: Any,
     ) -> Fiber:
+        """Do the work of `plugin`: under another name, or where an unloaded plugin stood."""
         if options:
             if config is not None:
                 raise PluginError(
@@ -162,6 +170,8 @@ class Context:
         fiber.updater = mount
         ctx.__dict__["fiber"] = fiber
         self.fiber.adopt(fiber)
+        if _in_place_of is not None:
+            fiber.inherit(_in_place_of)
         if spec.inject:
             ctx.require(fiber, spec.inject)
         bus = self.kernel.bus
@@ -181,35 +191,40 @@ class Context:
         if fiber.requirements is not None:
             fiber.requirements.unwatch()
             fiber.requirements = None
+        if wanted or self.parent is not None:
+            self.layer(wanted, self.parent)
+        fiber.requirements = self.needs(fiber, wanted)
+
+    def needs(
+        self, fiber: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]
+    ) -> Injection | None:
+        """Return the need of services `wanted`, which watches them for `fiber`; None for none."""
         if not wanted:
-            if self.parent is not None:
-                self.__dict__["_intercepts"] = self.parent._intercepts
-            return
+            return None
         services, realms = self.kernel.services, self.realms
-        above = self.parent._intercepts if self.parent is not None else {}
-        layered = dict(above)
-        slots: dict[str, Slot] = {}
+        slots = {key: services.slot(key, realms.get(key)) for key in wanted}
+        needs = Injection(fiber, self, slots)
+        needs.watch()
+        return needs
+
+    def layer(self, wanted: Mapping[str, Mapping[str, Any] | None], above: Context | None) -> None:
+        """Put what a plugin asks of the services it injects on top of what `above` says."""
+        below = above._intercepts if above is not None else {}
+        layered = dict(below)
         for key, config in wanted.items():
-            slots[key] = services.slot(key, realms.get(key))
             if config:
-                layered[key] = (*above.get(key, ()), config)
-        self.__dict__["_intercepts"] = layered
-        fiber.requirements = Injection(fiber, self, slots)
-        fiber.requirements.watch()
+                layered[key] = (*below.get(key, ()), config)
+        self.__dict__["_intercepts"] = layered if wanted else below
+
+    def derive_for(self, life: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> Context:
+        """Return the context of a life inside the fiber whose own context this is."""
+        ctx = self._derive(fiber=life)
+        ctx.layer(wanted, self.parent)
+        return ctx
 
     def inject(self, keys: object, body: Callable[..., object]) -> Fiber:
         """Mount `body` as a child plugin that runs while the services `keys` are there."""
-        wanted = read_inject(keys)
-        arity = accepts(body, 1, required=True)
-
-        class Injected:
-            name = getattr(body, "__name__", "inject")
-            inject = wanted
-
-            def apply(self, ctx: Context) -> object:
-                return body(ctx) if arity else body()
-
-        return self.plugin(Injected())
+        return self.plugin(Injected(body, read_inject(keys)))
 
     def own_fiber(self, name: str, *, tag: object | None = None) -> Context:
         """Return a context with a child fiber of its own and no plugin: a scope's."""
@@ -344,8 +359,8 @@ class Context:
     def check_free(self, key: str) -> None:
         """Raise ServiceConflictError if the key is taken in this realm."""
         slot = self.kernel.services.peek(key, self.realms.get(key))
-        if slot is not None and slot.binding is not None:
-            raise ServiceConflictError(key, slot.binding.fiber.path)
+        if slot is not None:
+            slot.refuse_second(self.fiber)
 
     def service_slot(self, key: str) -> Slot:
         return self.kernel.services.slot(key, self.realms.get(key))
@@ -443,11 +458,12 @@ class Context:
 
     def accessor(self, name: str, getter: Getter, setter: Setter | None = None) -> Effect:
         """Add an attribute to every context of the tree: `getter(ctx)`, `setter(ctx, value)`."""
-        accessors = self.kernel.accessors
-        if name in RESERVED or name in accessors or not name.isidentifier():
+        kernel = self.kernel
+        if name in RESERVED or not name.isidentifier() or not kernel.is_free(name, self.fiber):
             raise PluginError(f'context attribute "{name}" is taken or no identifier')
-        effect = self.fiber.register(("accessor", name), lambda: accessors.pop(name, None))
-        accessors[name] = (getter, setter)
+        pair = (getter, setter)
+        effect = self.fiber.register(("accessor", name), lambda: kernel.remove_accessor(name, pair))
+        kernel.add_accessor(name, pair, self.fiber)
         return effect
 
     def mixin(self, key: Key, names: Iterable[str] | Mapping[str, str]) -> Effect:

@@ -260,9 +260,9 @@ class Effect(Owned):
 
     # Describing
 
-    def places_below(self) -> Places | None:
-        """Return where what hangs below this effect will note its places; None if nothing does."""
-        return None
+    def note_place(self, places: Places) -> None:
+        """Note the place of this effect, which is being undone, for the next life of the fiber."""
+        places.note(self.label, self.place, None)
 
     @property
     def is_simple(self) -> bool:
@@ -309,7 +309,7 @@ def unwind(effects: dict[Effect, None], places: Places | None = None) -> Steps:
         effect, _ = effects.popitem()
         effect.holder = None
         if places is not None:
-            places.note(effect.label, effect.place, effect.places_below())
+            effect.note_place(places)
         if effect.is_simple:
             # An act with an undo and nothing else needs no generator of its own.
             step = effect.undo_now()

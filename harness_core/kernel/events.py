@@ -9,6 +9,7 @@ import anyio
 
 from ..errors import EventModeError, PluginError
 from .effects import Effect
+from .fiber import Fiber
 from .jobs import discard
 from .lifecycle import OPEN_STATES
 from .listeners import (
@@ -85,7 +86,32 @@ class Bus:
         if not isinstance(event, str):
             listeners.declared = event
         listeners.add(listener)
+        silent = ctx.fiber.tree.silent
+        for life in ctx.fiber.lives() if silent else ():
+            if life in silent:
+                listener.active = False
+                silent[life].append(listener)
         return effect
+
+    # One of two lives of a plugin hears
+
+    def silence(self, life: Fiber) -> None:
+        """Let a life, and what is below it, hear nothing."""
+        heard = [
+            one
+            for listeners in self._events.values()
+            for one in listeners.everywhere
+            if one.active and life in one.fiber.lives()
+        ]
+        for listener in heard:
+            listener.active = False
+        life.tree.silent[life] = heard
+
+    def unsilence(self, life: Fiber) -> None:
+        """Let a life hear again."""
+        for listener in life.tree.silent.pop(life, ()):
+            if listener.effect is not None and not listener.effect.disposed:
+                listener.active = True
 
     def heard(self, event: str) -> bool:
         """Whether anybody listens at all."""

@@ -11,11 +11,13 @@ Contract: section 2, "Fiber"; laws L1 to L6.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from threading import get_ident
 from typing import Any, Protocol
 
-from ..errors import InactiveFiberError, SelfDisposalError, safe_repr
+from anyio import get_cancelled_exc_class
+
+from ..errors import InactiveFiberError, PluginError, SelfDisposalError, safe_repr
 from .completion import Completion
 from .effects import (
     Effect,
@@ -29,7 +31,7 @@ from .effects import (
 )
 from .jobs import Job, logger
 from .lifecycle import MOVES, OPEN_STATES, FiberState
-from .places import Label, Places
+from .places import Label, LivePlace, Places
 from .setup import absorb
 from .steps import Step, Steps, run_steps
 from .tree import Tree
@@ -81,8 +83,17 @@ class Requirements(Protocol):
 
 def _written_at(plugin: object) -> str:
     """Return where a plugin's code stands, as far as it is a function, for messages."""
-    code = getattr(getattr(plugin, "apply", plugin), "__code__", None)
+    body = getattr(plugin, "body", None) or getattr(plugin, "apply", plugin)
+    code = getattr(body, "__code__", None)
     return f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def _put_in_order(held: dict[Any, None], last: Any) -> None:
+    """Move the last of some effects or fibers in front of those that have later places."""
+    later = [one for one in held if one.place > last.place]
+    for one in later:
+        del held[one]
+        held[one] = None
 
 
 class _Disposal(Completion):
@@ -106,8 +117,10 @@ class _Mounting(Effect):
     __slots__ = ("child",)
     child: Fiber
 
-    def places_below(self) -> Places | None:
-        return self.child.leave_places()
+    def note_place(self, places: Places) -> None:
+        below = self.child.leave_places()
+        if not self.child.is_life:
+            places.note(self.label, self.place, below)
 
 
 class Fiber(Owned):
@@ -116,6 +129,9 @@ class Fiber(Owned):
     A fiber that waits for a missing service has settled. All other calls that wait (`dispose`,
     `restart`, `update`) may be made by any number of tasks at once.
     """
+
+    is_life = False
+    """Whether it is one life of a plugin that may live twice at once; see `life`."""
 
     __slots__ = (
         "__weakref__",
@@ -223,6 +239,8 @@ class Fiber(Owned):
         places = self._places
         place = places.take(label) if places is not None else None
         effect.place = next(tree.places) if place is None else place
+        if tree.lives and self.lives():
+            effect.place = LivePlace(effect.place, self)
         collector = self.collector
         collector[effect] = None
         effect.holder = collector
@@ -263,8 +281,10 @@ class Fiber(Owned):
 
     def adopt(self, child: Fiber) -> None:
         """Make `child` a fiber of this one: an effect that disposes it, and its place."""
-        label = ("plugin", child.name)
-        if self._places is not None:
+        label = ("life" if child.is_life else "plugin", child.name)
+        if child.is_life:
+            child.take_up(self._places)  # what a life registers stands for this fiber
+        elif self._places is not None:
             child.take_up(self._places.below(label))
         effect = self.register(label, steps=child.dispose_steps, kind=_Mounting)
         assert isinstance(effect, _Mounting)
@@ -284,7 +304,9 @@ class Fiber(Owned):
             return
         parent.adopt(self)
         assert self._mounting is not None
-        self._mounting.place = mounting.place
+        self._mounting.place, self._mounting.site = mounting.place, mounting.site
+        _put_in_order(parent._effects, self._mounting)
+        _put_in_order(parent._children, self)
         self._places = places
         mounting.forget()
         before._children.pop(self, None)
@@ -293,6 +315,16 @@ class Fiber(Owned):
     def take_up(self, places: Places | None) -> None:
         """Stand where an earlier mount of this plugin stood."""
         self._places = places
+
+    def inherit(self, other: Fiber) -> None:
+        """Stand where another plugin stood, which has been unloaded."""
+        assert self._mounting is not None
+        self._mounting.place = other.place
+        if self.parent is not None:
+            _put_in_order(self.parent._effects, self._mounting)
+            _put_in_order(self.parent._children, self)
+        if other._places is not None:
+            self._places = other._places.for_another()
 
     def leave_places(self) -> Places:
         """Return where the coming teardown will note its places."""
@@ -350,6 +382,12 @@ class Fiber(Owned):
         setup = self.setup
         try:
             rest = absorb(self, setup(), f"body of {self.name}") if setup is not None else None
+        except get_cancelled_exc_class() as error:
+            # Whoever awaits the fiber would take this for a cancellation of his own.
+            outside = PluginError(f"body of {self.name} was cancelled from outside its tree")
+            outside.__cause__ = error
+            self._load_ended(life, outside)
+            return
         except BaseException as error:
             self._load_ended(life, error)
             if not isinstance(error, Exception):
@@ -386,7 +424,8 @@ class Fiber(Owned):
         self._move(_ACTIVE)
         self._was_active = True
         for binding in tuple(self.services.values()):
-            binding.announce()
+            if binding.fiber is self:  # and not one of its lives, which has announced its own
+                binding.announce()
         if self.requirements is not None:
             # A service that went and came back during the load is no reason to load again; one
             # that is gone is.
@@ -418,7 +457,8 @@ class Fiber(Owned):
                 yield Step(job=job)
             places = self._places_left if self._disposal is not None else self.leave_places()
             yield from unwind(self._effects, places)
-            if places is not None and self._places is not None and not self._was_active:
+            cut_short = not self._was_active and not self.is_life
+            if places is not None and self._places is not None and cut_short:
                 # A life that was cut short has not taken up all its places; the next one may.
                 places.carry_over(self._places)
         finally:
@@ -640,9 +680,10 @@ class Fiber(Owned):
         names: list[str] = []
         fiber = self
         while fiber.parent is not None:
-            twins = [one for one in fiber.parent._children if one.name == fiber.name]
-            number = twins.index(fiber) + 1 if fiber in twins else 1
-            names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
+            if not fiber.is_life:
+                twins = [one for one in fiber.parent._children if one.name == fiber.name]
+                number = twins.index(fiber) + 1 if fiber in twins else 1
+                names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
             fiber = fiber.parent
         return "/".join([fiber.name, *reversed(names)])
 
@@ -672,7 +713,31 @@ class Fiber(Owned):
     @property
     def children(self) -> tuple[Fiber, ...]:
         """The fibers mounted by this one, oldest first."""
-        return tuple(self._children)
+        if not self.tree.lives:
+            return tuple(self._children)
+        found: list[Fiber] = []
+        for child in self._children:
+            found += child.children if child.is_life else (child,)
+        return tuple(found)
+
+    @property
+    def mounted(self) -> Fiber:
+        """The fiber that users know: itself, or for a life the one that stands for it."""
+        return self
+
+    def lives(self) -> list[Fiber]:
+        """Return the lives that this fiber is, or belongs to, nearest first."""
+        found: list[Fiber] = []
+        fiber: Fiber | None = self
+        while fiber is not None:
+            if fiber.is_life:
+                found.append(fiber)
+            fiber = fiber.parent
+        return found
+
+    def own_effects(self) -> Iterable[Effect]:
+        """Return the effects themselves, oldest first."""
+        return self._effects
 
     @property
     def waiting_for(self) -> list[str]:
@@ -683,7 +748,13 @@ class Fiber(Owned):
 
     def effects(self) -> list[EffectInfo]:
         """Return everything the fiber has registered, oldest first, with file and line."""
-        return [effect.describe() for effect in self._effects]
+        found: list[EffectInfo] = []
+        for effect in self._effects:
+            if isinstance(effect, _Mounting) and effect.child.is_life:
+                found += effect.child.effects()
+            else:
+                found.append(effect.describe())
+        return found
 
     def attribute(self, error: BaseException, during: str) -> None:
         """Note on an error whose it is (law L9)."""

@@ -90,9 +90,15 @@ class Gate:
         return swap
 
     def touch(self, owner: Owner, because_of: Owner) -> None:
-        """Note that `owner` unloads, or is mounted, because of a fiber that is being swapped."""
+        """Note that `owner` unloads, or is mounted, because of a fiber that is being swapped.
+
+        That fiber may be one below those that were touched so far, and go with them.
+        """
         for swap in self.swaps:
-            if because_of in swap.touched:
+            above: Owner | None = because_of
+            while above is not None and above not in swap.touched:
+                above = above.parent
+            if above is not None:
                 swap.touched[owner] = None
 
     async def wait_open(self, seconds: float = SWAP_TIMEOUT) -> None:

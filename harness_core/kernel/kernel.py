@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .events import Bus
 from .fiber import Fiber
+from .life import succeeds
 from .lifecycle import FiberState
 from .services import Services
 from .tree import Tree
@@ -19,6 +20,7 @@ __all__ = ["Getter", "Kernel", "Setter"]
 
 Getter = Callable[["Context"], Any]
 Setter = Callable[["Context", Any], None]
+Accessor = tuple[Getter, Setter | None]
 
 
 class Kernel:
@@ -28,12 +30,34 @@ class Kernel:
         self.tree = Tree()
         self.services = Services(self.tree)
         self.bus = Bus({"fiber/state": self._watch_states, "service/change": self._watch_services})
-        self.accessors: dict[str, tuple[Getter, Setter | None]] = {}
+        self.accessors: dict[str, Accessor] = {}
+        self._accessors_of: dict[str, list[tuple[Fiber, Accessor]]] = {}
+        """More than one only while a plugin lives twice; the oldest is in force."""
         self.watched_files: dict[Path, list[Fiber]] = {}
         """Which fibers have read which files, and load again when they change."""
         self.at_close: dict[object, Callable[[], object]] = {}
         self._reporting = False
         self.tree.on_error = self._failed
+
+    # Attributes of contexts
+
+    def is_free(self, name: str, fiber: Fiber) -> bool:
+        """Whether `fiber` may declare an attribute of this name."""
+        held = self._accessors_of.get(name, ())
+        return not held or (len(held) == 1 and succeeds(fiber, held[0][0]))
+
+    def add_accessor(self, name: str, accessor: Accessor, fiber: Fiber) -> None:
+        """Declare an attribute."""
+        self._accessors_of.setdefault(name, []).append((fiber, accessor))
+        self.accessors.setdefault(name, accessor)
+
+    def remove_accessor(self, name: str, accessor: Accessor) -> None:
+        """Take an attribute back."""
+        left = [one for one in self._accessors_of.get(name, ()) if one[1] is not accessor]
+        if left:
+            self._accessors_of[name], self.accessors[name] = left, left[0][1]
+        elif self._accessors_of.pop(name, None):
+            del self.accessors[name]
 
     # States and services change often, and are seldom listened to.
 
@@ -44,6 +68,8 @@ class Kernel:
         self.services.on_change = self._service_changed if heard else None
 
     def _state_changed(self, fiber: Fiber, old: FiberState) -> None:
+        if fiber.is_life:
+            return  # an inner matter of the mounted fiber
         self.bus.emit("fiber/state", (fiber, old), None)
 
     def _failed(self, fiber: Fiber, error: BaseException) -> None:

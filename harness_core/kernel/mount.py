@@ -13,10 +13,13 @@ import anyio
 import attrs
 
 from ..errors import ConfigError, InactiveFiberError
+from .completion import Completion
 from .effects import Effect
-from .fiber import Fiber
+from .fiber import Fiber, Requirements
+from .life import Life
 from .lifecycle import FiberState
 from .plugin import PluginSpec
+from .succession import Succession, failure_in
 
 if TYPE_CHECKING:
     from .context import Context
@@ -44,25 +47,66 @@ class Running:
 class Mount:
     """What a fiber runs, and the handlers that take config updates in place."""
 
-    __slots__ = ("ctx", "handlers", "lock", "running")
+    __slots__ = ("_handlers", "ctx", "life", "lock", "running", "succession")
 
     def __init__(self, running: Running, ctx: Context) -> None:
         self.running = running
         self.ctx = ctx
-        self.handlers: list[UpdateHandler] = []
+        self._handlers: list[UpdateHandler] = []
         self.lock: anyio.Lock | None = None
+        self.life: Life | None = None
+        """The present life of a plugin that may live twice at once."""
+        self.succession: Completion | None = None
+        """The end of the succession that is under way."""
 
     @property
     def config(self) -> Any:
         """The checked config of the present life."""
         return self.running.config
 
+    @property
+    def handlers(self) -> list[UpdateHandler]:
+        """Those who take config updates in place."""
+        inner: Mount | None = self.life.updater if self.life is not None else None
+        return inner.handlers if inner is not None else self._handlers
+
     def run(self) -> object:
-        """Run the plugin's body; raise ConfigError while its config is invalid."""
-        running = self.running
-        if running.fault is not None:
-            raise running.fault
-        spec = running.spec
+        """Run the plugin, in this fiber or in a life of its own.
+
+        Raises ConfigError while its config is invalid.
+        """
+        if self.running.fault is not None:
+            raise self.running.fault
+        return self._live() if self.running.spec.overlap else self.run_body()
+
+    def _live(self) -> object:
+        fiber = self.ctx.fiber
+        life = self.life = self.new_life(self.running, fiber.requirements)
+        fiber.services = life.services
+        fiber.adopt(life)
+        life.start()
+        if life.state is FiberState.LOADING:
+            return _settled(life)
+        _check(life)
+        return None
+
+    def new_life(self, running: Running, needs: Requirements | None) -> Life:
+        """Return a life in which the plugin can run; it has not been started."""
+        life = Life(self.ctx.fiber, running.plugin, needs)
+        life.ctx = self.ctx.derive_for(life, running.spec.inject)
+        mount = life.updater = Mount(running, life.ctx)
+        life.setup = mount.run_body
+        return life
+
+    def put(self, fiber: Fiber, running: Running) -> None:
+        """Let a fiber that is unloaded, or about to be, run something from its next load on."""
+        self.running = running
+        self.ctx.require(fiber, running.spec.inject)
+        fiber.plugin = running.plugin
+
+    def run_body(self) -> object:
+        """Run the plugin's body."""
+        running, spec = self.running, self.running.spec
         if spec.container_class is not None:
             from .containers import build_container
 
@@ -71,9 +115,9 @@ class Mount:
 
     def accept_updates(self, handler: UpdateHandler) -> Effect:
         """Let `handler` take config updates in place, for this life of the plugin."""
-        self.handlers.append(handler)
+        self._handlers.append(handler)
         return self.ctx.fiber.register(
-            "config update handler", lambda: self.handlers.remove(handler)
+            "config update handler", lambda: self._handlers.remove(handler)
         )
 
     async def update(self, fiber: Fiber, raw: object) -> None:
@@ -101,7 +145,44 @@ class Mount:
             raise
         return result is not False
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether there is a life that the next one could take over from."""
+        return self.running.spec.overlap and self.life is not None
+
+    async def _by_succession(self, fiber: Fiber, changed: Running) -> bool:
+        """Let the next life take over; return whether it could. Raises what its body raised."""
+        swap = fiber.tree.gate.begin(fiber)
+        succession = Succession([(fiber, changed)], swap, lambda _: None)
+        errors: list[BaseException] = []
+
+        async def run() -> None:
+            try:
+                error = await succession.begin()
+                if error is None:
+                    succession.announce()
+                    await swap.settle()
+                    error = failure_in(swap)
+                if error is not None:
+                    errors.append(error)
+                await (succession.end() if error is None else succession.abort())
+            except BaseException as error:  # a fault of this package; it belongs to the caller
+                errors.append(error)
+            finally:
+                swap.end()
+
+        # In a task of the tree: the caller may be cancelled, halfway.
+        fiber.tree.spawn(run)
+        await swap.opened.wait()
+        if errors:
+            raise errors[0]
+        for lost, _ in succession.lost:
+            lost.hold = False
+        return not succession.lost
+
     async def _by_restart(self, fiber: Fiber, changed: Running) -> None:
+        if self.overlaps and await self._by_succession(fiber, changed):
+            return
         before, self.running = self.running, changed
         swap = fiber.tree.gate.begin(fiber)
         try:
@@ -119,3 +200,14 @@ class Mount:
         await opened.wait()
         if error is not None:
             raise error
+
+
+async def _settled(life: Life) -> None:
+    await life.wait_quiet()
+    _check(life)
+
+
+def _check(life: Life) -> None:
+    """Raise what kept a life from loading."""
+    if life.state is FiberState.FAILED and life.error is not None:
+        raise life.error

@@ -19,7 +19,7 @@ from .signatures import accepts
 if TYPE_CHECKING:
     from .context import Context
 
-__all__ = ["PluginSpec", "inject", "read_plugin"]
+__all__ = ["Injected", "PluginSpec", "inject", "read_plugin"]
 
 Intercepts = Mapping[str, Any]
 _F = TypeVar("_F")
@@ -41,6 +41,7 @@ class PluginSpec:
         "grace",
         "inject",
         "name",
+        "overlap",
         "provides",
     )
 
@@ -54,6 +55,8 @@ class PluginSpec:
         self.config_class: Any = None
         self.container_class: Any = None
         self.grace: float | None = None
+        self.overlap = False
+        """Whether two lives of it may be there at once, so that its next begins before it ends."""
 
     def structure(self, raw: object) -> Any:
         """Return the config the body gets; raise ConfigError if `raw` will not do."""
@@ -89,6 +92,27 @@ def inject(*keys: Key | list[Key] | Mapping[Key, Intercepts | None]) -> Callable
     return decorate
 
 
+class Injected:
+    """A plugin made of a body and the services it waits for; see `Context.inject`.
+
+    It gives itself out as coming from the module of its body, for whoever follows code.
+    """
+
+    def __init__(
+        self, body: Callable[..., object], wanted: Mapping[str, Intercepts | None]
+    ) -> None:
+        self.body = body
+        self.inject = wanted
+        self.name = getattr(body, "__name__", "inject")
+        self.overlap = getattr(body, "overlap", False)
+        self.__module__ = getattr(body, "__module__", None) or type(self).__module__
+        self._takes_context = accepts(body, 1, required=True)
+
+    def apply(self, ctx: Context) -> object:
+        """Run the body, with the context or without."""
+        return self.body(ctx) if self._takes_context else self.body()
+
+
 def read_plugin(plugin: object) -> PluginSpec:
     """Return what a plugin is and declares; raise PluginError if it is none."""
     body, arity = _read_body(plugin)
@@ -101,7 +125,7 @@ def read_plugin(plugin: object) -> PluginSpec:
 
 
 def _read_attributes(plugin: object, spec: PluginSpec) -> None:
-    declared = getattr(plugin, "inject", None)
+    declared = _declared_inject(plugin)
     if declared is not None:
         spec.inject = read_inject(declared)
     container_class = getattr(plugin, "Container", None)
@@ -114,6 +138,22 @@ def _read_attributes(plugin: object, spec: PluginSpec) -> None:
     spec.provides = (provides,) if isinstance(provides, str) else tuple(provides)
     spec.config_class = getattr(plugin, "Config", None)
     spec.grace = getattr(plugin, "grace", None)
+    spec.overlap = _read_overlap(plugin)
+
+
+def _declared_inject(plugin: object) -> object:
+    """Return what a plugin says it injects: itself, or its decorated `apply`."""
+    declared: object = getattr(plugin, "inject", None)
+    if declared is inject:  # a module that has imported the decorator
+        declared = None
+    return getattr(getattr(plugin, "apply", None), "inject", None) if declared is None else declared
+
+
+def _read_overlap(plugin: object) -> bool:
+    overlap: object = getattr(plugin, "overlap", False)
+    if not isinstance(overlap, bool):
+        raise PluginError(f"overlap is {overlap!r}: expected True or False")
+    return overlap
 
 
 def _read_body(plugin: object) -> tuple[Callable[..., object], int]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..errors import ServiceConflictError
 from .effects import Effect
 from .fiber import Fiber
+from .life import succeeds
 from .lifecycle import FiberState
 from .providers import is_provider, refuse_provider, resolve_provider
 from .service import Service
@@ -60,7 +61,9 @@ class Binding:
             getattr(value, "check", None) if isinstance(value, Service) else None
         )
         self.withdrawn = False
-        self.made_home = isinstance(value, Service) and "home" not in vars(value)
+        self.made_home = isinstance(value, Service) and (
+            "home" not in vars(value) or succeeds(fiber, value.home.fiber)
+        )
         """Whether a service object was provided as it is, and got its home by that."""
         if self.made_home:
             value.provided_by(fiber.ctx)
@@ -84,7 +87,7 @@ class Binding:
         value = self.value
         if isinstance(value, Service):
             view = value.seen_from(ctx)
-            if self.check is None and not self.slot.overrides and not self.withdrawn:
+            if self.check is None and not self.slot.overrides and self.slot.binding is self:
                 ctx.__dict__[self.slot.key] = view
                 self._views.add(ctx)
             return view
@@ -98,14 +101,17 @@ class Binding:
 
     def announce(self) -> None:
         """Tell the consumers that something about this binding has changed."""
-        self.slot.changed(self)
+        self.slot.changed(self, is_news=self.slot.private is not self)
 
     def withdraw_steps(self) -> Steps:
         """Take the service back: no new reader, then unload its consumers, newest first."""
         slot = self.slot
         self.withdrawn = True
+        was_private = slot.private is self
         if slot.binding is self:
             slot.binding = None
+        if was_private:
+            slot.private = None
         self.fiber.services.pop(slot.key, None)
         self.forget_views()
         for injection in reversed(tuple(slot.consumers)):
@@ -115,13 +121,27 @@ class Binding:
             if consumer.waits_for(self.fiber):
                 continue  # two that use each other: one of them has to go first
             self.fiber.tree.gate.touch(consumer, because_of=self.fiber)
-            self.fiber.waits_on = consumer
+            self._wait_for(consumer)
             yield consumer.unload_steps()
-            self.fiber.waits_on = None
-        if self.made_home:
-            del self.value.home
-        slot.changed(self)
+            self._wait_for(None)
+        self._leave_home()
+        slot.changed(self, is_news=not was_private)
         slot.services.reclaim(slot)
+
+    def _wait_for(self, consumer: Fiber | None) -> None:
+        fiber = self.fiber
+        fiber.waits_on = consumer
+        if fiber.is_life and fiber.parent is not None:
+            fiber.parent.waits_on = consumer
+
+    def _leave_home(self) -> None:
+        if not self.made_home or self.value.home is not self.fiber.ctx:
+            return
+        for other in (self.slot.binding, self.slot.private):
+            if other is not None and other.value is self.value:  # provided by both lives
+                self.value.provided_by(other.fiber.ctx)
+                return
+        del self.value.home
 
 
 def _is_within(fiber: Fiber | None, ancestor: Fiber) -> bool:
@@ -135,24 +155,35 @@ def _is_within(fiber: Fiber | None, ancestor: Fiber) -> bool:
 class Slot:
     """One service key in one realm."""
 
-    __slots__ = ("binding", "consumers", "key", "overrides", "realm", "services", "state")
+    __slots__ = (
+        "binding",
+        "consumers",
+        "key",
+        "overrides",
+        "private",
+        "realm",
+        "services",
+        "state",
+    )
 
     def __init__(self, services: Services, key: str, realm: object) -> None:
         self.services = services
         self.key = key
         self.realm = realm
         self.binding: Binding | None = None
+        self.private: Binding | None = None
+        """While a plugin lives twice: what the life provides that does not serve the others."""
         self.overrides: list[Override] = []
         self.consumers: dict[Injection, None] = {}
         self.state: dict[str, Any] = {}
         """What outlives a restart of the service; see `Context.shared_state`."""
 
-    def changed(self, binding: Binding | None) -> None:
+    def changed(self, binding: Binding | None, *, is_news: bool = True) -> None:
         """Let every consumer look again, and tell the `service/change` listeners."""
         tree = self.services.tree
         for injection in tuple(self.consumers):
             tree.enqueue(injection.fiber.refresh)
-        if self.services.on_change is not None:
+        if is_news and self.services.on_change is not None:
             self.services.on_change(self.key, binding.fiber if binding else None)
 
     def find(self, ctx: Context) -> Binding | Override | None:
@@ -161,7 +192,27 @@ class Slot:
             override = self._nearest_override(ctx)
             if override is not None:
                 return override
-        return self.binding
+        private = self.private
+        return private if private is not None and self._is_home(private, ctx) else self.binding
+
+    def _is_home(self, private: Binding, ctx: Context) -> bool:
+        """Whether a context belongs to the life that provides `private`."""
+        lives = set(private.fiber.lives())
+        if self.binding is not None:
+            lives -= set(self.binding.fiber.lives())
+        return not lives.isdisjoint(ctx.fiber.lives())
+
+    def refuse_second(self, fiber: Fiber) -> None:
+        """Raise ServiceConflictError if `fiber` cannot provide this too."""
+        held = self.binding
+        if held is not None and (self.private is not None or not succeeds(fiber, held.fiber)):
+            raise ServiceConflictError(self.key, held.fiber.path)
+
+    def exchange(self) -> None:
+        """Let what the other life provides serve everybody; tells nobody."""
+        if self.binding is not None:
+            self.binding.forget_views()
+        self.binding, self.private = self.private, self.binding
 
     def _nearest_override(self, ctx: Context | None) -> Override | None:
         while ctx is not None:
@@ -236,8 +287,13 @@ class Services:
 
     def reclaim(self, slot: Slot) -> None:
         """Drop a slot that nobody uses any more."""
-        if slot.binding is None and not (slot.consumers or slot.overrides or slot.state):
+        is_empty = slot.binding is None and slot.private is None
+        if is_empty and not (slot.consumers or slot.overrides or slot.state):
             self._slots.pop((slot.key, slot.realm), None)
+
+    def needs(self) -> list[Injection]:
+        """Return what every fiber needs that injects something."""
+        return list(dict.fromkeys(one for slot in self._slots.values() for one in slot.consumers))
 
     def keys(self) -> list[str]:
         """Return the keys that somebody provides, for messages."""
@@ -250,11 +306,13 @@ class Services:
         """
         if is_provider(value):
             refuse_provider(value, slot.key)
-        if slot.binding is not None:
-            raise ServiceConflictError(slot.key, slot.binding.fiber.path)
+        slot.refuse_second(fiber)
         binding = Binding(slot, fiber, value)
         effect = fiber.register(("service", slot.key), steps=binding.withdraw_steps)
-        slot.binding = binding
+        if slot.binding is not None:
+            slot.private = binding
+        else:
+            slot.binding = binding
         fiber.services[slot.key] = binding
         if fiber.state is FiberState.ACTIVE:
             binding.announce()

@@ -15,10 +15,12 @@ import attrs
 from ..errors import PluginError
 from .completion import Completion
 from .context import Context
+from .dependence import down_with, providers_first, users_of
 from .fiber import Fiber
 from .lifecycle import FiberState
 from .mount import Mount, Running
 from .plugin import read_plugin
+from .succession import Show, Succession, failure_in
 
 __all__ = ["UNCHANGED", "Replacement", "swap"]
 
@@ -35,18 +37,21 @@ class Replacement:
     config: Any = UNCHANGED
 
 
-async def swap(root: Context, replacements: Iterable[Replacement]) -> None:
+async def swap(
+    root: Context, replacements: Iterable[Replacement], show: Show = lambda _: None
+) -> None:
     """Replace the plugins of fibers in one transaction.
 
     Raises PluginError or ConfigError, with nothing touched, if a plugin or config will not do;
     and what a new body, or a consumer that loads again, raised, after the old plugins have been
-    put back: their bodies have run again, and the tree is as before.
+    put back: their bodies have run again, and the tree is as before. A plugin that may live twice
+    (`overlap`) is not torn down before all has gone well; `show` is told whose code runs next.
     """
     chosen = _outermost(replacements)
     prepared = [(item.fiber, _prepare(item)) for item in chosen]
     if not prepared:
         return
-    swapping = _Swap(root, prepared)
+    swapping = _Swap(root, prepared, show)
     # In a task of the tree: the caller may be cancelled, or be code of a plugin that is swapped.
     root.kernel.tree.spawn(swapping.run)
     await swapping.over.wait()
@@ -79,43 +84,111 @@ def _prepare(item: Replacement) -> Running:
 class _Swap:
     """One transaction. `order` holds the fibers oldest first, with what they will run."""
 
-    def __init__(self, root: Context, order: Sequence[tuple[Fiber, Running]]) -> None:
+    def __init__(self, root: Context, order: Sequence[tuple[Fiber, Running]], show: Show) -> None:
         self.tree = root.kernel.tree
         self.swap = self.tree.gate.begin(*(fiber for fiber, _ in order))
-        self.order = order
-        self.before = [(fiber, _mount_of(fiber).running) for fiber, _ in order]
+        beside = _beside_each_other(root, order)
+        self.succession = Succession(beside, self.swap, show)
+        overlapping = {fiber for fiber, _ in beside}
+        self.order = [one for one in order if one[0] not in overlapping]
+        self.down: list[tuple[Fiber, Running]] = []
+        """Those that are down, or will be: replaced one after the other."""
+        self.before = {fiber: _mount_of(fiber).running for fiber, _ in order}
+        self.failed = {fiber for fiber, _ in order if fiber.state is FiberState.FAILED}
         self.over = Completion()
         self.error: BaseException | None = None
 
     async def run(self) -> None:
         """Swap, or put back; never raises."""
         try:
-            self.error = await self._put(self.order)
-            if self.error is not None:
-                await self._put(self.before)
-        except BaseException as error:
+            self.error = await self._forward()
+        except BaseException as error:  # what is no Exception comes through where it is raised
             self.error = error
+        if self.error is not None:
+            try:
+                await self._backward()
+            except BaseException as error:
+                self.error.add_note(f"and the way back was interrupted: {error!r}")
         await self.swap.end().wait()
         self.over.finish()
 
-    async def _put(self, order: Sequence[tuple[Fiber, Running]]) -> BaseException | None:
-        """Unload newest first, load oldest first; return the first error of what was touched."""
+    async def _forward(self) -> BaseException | None:
+        succession = self.succession
+        for fiber, _ in self.order:
+            fiber.hold = True  # they load once: when it is their turn
+        error = await succession.begin()
+        self.down += succession.lost
+        if error is not None:
+            return error
+        self.down = sorted([*self.order, *self.down], key=lambda one: one[0].place)
+        await self._unload(self.down)
+        succession.announce()
+        error = await self._load(self.down)
+        if error is None:
+            await succession.end()
+        return error
+
+    async def _backward(self) -> None:
+        """Put the old plugins back, newest first into what is down, then into the others."""
+        await self._unload(self.down)
+        await self.succession.abort()
+        await self._load([(fiber, self.before[fiber]) for fiber, _ in self.down])
+        await self._try_again()
+        for fiber, _ in self.order:
+            fiber.hold = False
+            self.tree.enqueue(fiber.refresh)
+
+    async def _try_again(self) -> None:
+        """Load what ran before and failed on the way back once more: a port may be free by now."""
+        for owner in tuple(self.swap.touched):
+            if (
+                isinstance(owner, Fiber)
+                and owner.state is FiberState.FAILED
+                and owner not in self.failed
+            ):
+                await owner.reload()
+        await self.swap.settle()
+
+    async def _unload(self, order: Sequence[tuple[Fiber, Running]]) -> None:
+        """Unload newest first, and hold what was unloaded."""
         for fiber, _ in reversed(order):
             fiber.hold = True
             await fiber.start_reload().wait()
+
+    async def _load(self, order: Sequence[tuple[Fiber, Running]]) -> BaseException | None:
+        """Load oldest first; return the first error of what was touched."""
         for fiber, running in order:
-            mount = _mount_of(fiber)
-            mount.running = running
-            mount.ctx.require(fiber, running.spec.inject)
-            fiber.plugin = running.plugin
+            if fiber.is_ending:
+                continue
+            _mount_of(fiber).put(fiber, running)
             fiber.hold = False
             self.tree.enqueue(fiber.refresh)
             await fiber.wait_quiet()
         await self.swap.settle()
-        for owner in self.swap.touched:
-            if isinstance(owner, Fiber) and owner.state is FiberState.FAILED:
-                return owner.error
-        return None
+        return failure_in(self.swap)
+
+
+def _beside_each_other(
+    root: Context, order: Sequence[tuple[Fiber, Running]]
+) -> list[tuple[Fiber, Running]]:
+    """Return those whose next life may begin beside the present one, providers before users.
+
+    What runs on a plugin that goes down has to go down with it. Those are the other plugins of the
+    swap, and plugins that restart because they use what is handed over.
+    """
+    services = root.kernel.services
+    able = {
+        fiber: running
+        for fiber, running in order
+        if running.spec.overlap and _mount_of(fiber).overlaps and fiber.state is FiberState.ACTIVE
+    }
+    size = 0
+    while size != len(able):
+        size = len(able)
+        others = {fiber for fiber, _ in order if fiber not in able}
+        down = down_with(services, others | users_of(services, able))
+        able = {fiber: running for fiber, running in able.items() if fiber not in down}
+    return [(fiber, able[fiber]) for fiber in providers_first(able)]
 
 
 def _mount_of(fiber: Fiber) -> Mount:

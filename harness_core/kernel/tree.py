@@ -61,6 +61,10 @@ class Tree:
     def __init__(self) -> None:
         self.places = itertools.count(1)
         """Registration order of everything, as numbers."""
+        self.lives = 0
+        """How many lives there are of plugins that may live twice at once."""
+        self.silent: dict[Any, list[Any]] = {}
+        """By life: its listeners, which hear nothing while the plugin's other life does."""
         self.thread = 0
         self.loop_runs: Callable[[], bool] = _always
         """Whether the loop of the tree runs. In its thread, it is then the one that runs now."""

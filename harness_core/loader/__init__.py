@@ -13,8 +13,11 @@ from .manifest import read_manifest as read_manifest
 from .mounted import MountedEntry as MountedEntry
 from .mounted import fault_of as fault_of
 from .mounted import provided_by as provided_by
+from .places import Place as Place
 from .places import as_dict as as_dict
 from .places import as_list as as_list
+from .places import place_at as place_at
+from .places import plain as plain
 from .places import shown_path as shown_path
 from .plan import Change as Change
 from .plan import Plan as Plan
@@ -26,3 +29,4 @@ from .waiting import Waiting as Waiting
 from .waiting import find_waiting as find_waiting
 from .wrapped import unwrapped as unwrapped
 from .wrapped import wrapped as wrapped
+from .yaml_file import parse_yaml as parse_yaml

@@ -34,9 +34,6 @@ class Claim:
 def put(fiber: Fiber, running: Running, above: Context) -> None:
     """Let a fiber that is held run something, with the surroundings of `above`."""
     surround(fiber, above)
-    mount = mount_of(fiber)
-    mount.running = running
-    mount.ctx.require(fiber, running.spec.inject)
-    fiber.plugin = running.plugin
+    mount_of(fiber).put(fiber, running)
     fiber.hold = False
     fiber.tree.enqueue(fiber.refresh)

@@ -107,14 +107,18 @@ class Loader(Mounts, key="loader"):
     async def _edit(self, change: Callable[[Edit], None]) -> Plan:
         async def work() -> Plan:
             edit = Edit(self.manifest)
-            before = edit.text
+            rows, before = self.manifest, edit.text
             change(edit)
             manifest = edit.manifest
             try:
                 edit.prepare()
                 plan = await self.apply(manifest)
                 if edit.text != before:
-                    edit.commit()
+                    try:
+                        edit.commit()
+                    except OSError:
+                        await self.apply(rows)
+                        raise
             finally:
                 edit.discard()
             return plan

@@ -46,6 +46,8 @@ class Mounts(Service):
         """By id: the manifest's rows that could not be mounted at all, and why."""
         self.claims: dict[str, Claim] = {}
         """By id: fibers that wait for their new place, while rows are being reconciled."""
+        self.replaced: dict[str, Fiber] = {}
+        """By id: fibers that are unloaded, and in whose place another plugin is mounted."""
         self.dormant: frozenset[str] = frozenset()
         """Ids of rows that are not to be mounted for the moment."""
         self.prepared: dict[tuple[str, str | None], Found] = {}
@@ -172,7 +174,12 @@ class Mounts(Service):
         plugin = wrapped(found.plugin, entry)
         self.mounting.append(entry)
         try:
-            fiber = derived(ctx, entry).mount(plugin, plain(entry.config), _name=found.label)
+            fiber = derived(ctx, entry).mount(
+                plugin,
+                plain(entry.config),
+                _name=found.label,
+                _in_place_of=self.replaced.get(entry.id) if is_own else None,
+            )
         except BaseException:
             if module is not None:
                 module()
@@ -188,6 +195,20 @@ class Mounts(Service):
         if is_own:
             self.running[entry.id] = fiber
         return [fiber]
+
+    def giver_of(self, fiber: Fiber) -> str | None:
+        """Return the id of the row whose plugin was given the row of `fiber`; None for others."""
+        mounted = self.mounted.get(fiber)
+        while mounted is not None and not mounted.is_own:
+            above = fiber.parent
+            while above is not None and above not in self.mounted:
+                above = above.parent
+            if above is None:
+                return None
+            fiber, mounted = above, self.mounted[above]
+            if mounted.is_own:
+                return mounted.entry.id
+        return None
 
     def find(self, entry: Entry) -> tuple[Found, PluginSpec]:
         """Return the plugin that a row names; raise ManifestError, at the row, if there is none."""

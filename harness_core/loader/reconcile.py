@@ -58,6 +58,12 @@ class Transaction:
         """What fibers ran that run, or will run, something else."""
         self.old_refused = dict(mounts.refused)
         self.failed = {fiber for fiber in mounts.mounted if fiber.state is FiberState.FAILED}
+        self.broken = [
+            (owner, mounted.entry)
+            for fiber, mounted in mounts.mounted.items()
+            if fiber in self.failed and (owner := mounts.giver_of(fiber)) is not None
+        ]
+        """Rows that plugins were given, with the ids of their own, and that do not work."""
         self.in_place: list[str] = []
         self.held: list[Fiber] = []
         """Fibers that are unloaded, newest first."""
@@ -85,6 +91,7 @@ class Transaction:
                 raise
             finally:
                 self.mounts.prepared = {}
+                self.mounts.replaced = {}
                 self.ready.forget(self.mounts)
                 opened = swap.end()
             await opened.wait()
@@ -113,6 +120,7 @@ class Transaction:
             elif entry is None or entry.disabled or one not in self.ready.running:
                 self.gone.append(fiber)
                 mounts.running.pop(one, None)
+                mounts.replaced[one] = fiber
             else:
                 mounts.claims[one] = Claim(fiber, self.ready.running[one])
         mounts.mount_rows(self.base, self.rows)
@@ -126,7 +134,7 @@ class Transaction:
             if mounted is None or mounted.fiber.state is not FiberState.ACTIVE:
                 continue
             mount = mount_of(mounted.fiber)
-            if not mount.handlers:
+            if not mount.handlers and not mount.overlaps:
                 continue
             self.in_place.append(one)
             self.old_running[mounted.fiber] = mount.running
@@ -186,9 +194,16 @@ class Transaction:
         }
         concerned = set(self.lifted.values())
         for owner in tuple(swap.touched):
-            if isinstance(owner, Fiber) and (owner in concerned or owner not in self.failed):
+            if not isinstance(owner, Fiber) or self._was_broken(owner):
+                continue
+            if owner in concerned or owner not in self.failed:
                 faults = {**failure_of(owner, self.mounts.mounted), **faults}
         return {one: faults[one] for one in self.mounts.entries if one in faults}
+
+    def _was_broken(self, fiber: Fiber) -> bool:
+        """Whether a row that a plugin was given did not work before, and is the same."""
+        mounted, giver = self.mounts.mounted.get(fiber), self.mounts.giver_of(fiber)
+        return mounted is not None and (giver, mounted.entry) in self.broken
 
     # The end, and the way back
 
@@ -203,6 +218,7 @@ class Transaction:
     async def _backward(self, swap: Swap) -> None:
         """Let the old rows take their fibers back."""
         mounts = self.mounts
+        mounts.replaced = {}
         new = [one.fiber for one in mounts.mounted.values() if one.is_own and self._is_new(one)]
         for fiber in self.lifted.values():
             if not fiber.is_ending:
@@ -229,8 +245,18 @@ class Transaction:
         finally:
             mounts.dormant = frozenset()
         await swap.settle()
+        await self._try_again()
         left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
         await dispose_all(left)
+
+    async def _try_again(self) -> None:
+        """Load what ran before and failed on the way back once more: a port may be free by now."""
+        for fiber in tuple(self.mounts.mounted):
+            if fiber.state is FiberState.FAILED and not self._failed_before(fiber):
+                await fiber.reload()
+
+    def _failed_before(self, fiber: Fiber) -> bool:
+        return fiber in self.failed or self._was_broken(fiber)
 
     async def _update_back(self) -> None:
         for one in reversed(self.in_place):

@@ -123,7 +123,8 @@ def entry_points() -> dict[str, str]:
     with contextlib.suppress(ImportError):
         package = importlib.import_module(_OWN_PACKAGE)
         for module in pkgutil.iter_modules(package.__path__):
-            found[module.name] = f"{_OWN_PACKAGE}.{module.name}"
+            if module.name not in package.PARTS:
+                found[module.name] = f"{_OWN_PACKAGE}.{module.name}"
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         found[point.name] = point.value
     return found
@@ -145,7 +146,9 @@ def _from_module(target: str, name: str) -> object:
         if path == missing or path.startswith(f"{missing}."):
             raise PluginError(f'unknown plugin "{name}": there is no module "{missing}"') from None
         raise _import_failed(name, error) from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit or a cancellation in a module is its fault
         raise _import_failed(name, error) from error
     plugin = _attribute(module, attribute, name) if attribute else module
     _require_plugin(plugin, name, path)
@@ -168,9 +171,9 @@ def _import_file(path: Path, name: str) -> tuple[ModuleType, Callable[[], None]]
         spec.loader.exec_module(module)
     except BaseException as error:
         forget()
-        if isinstance(error, Exception):
-            raise _import_failed(name, error) from error
-        raise
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise _import_failed(name, error) from error  # an exit in a module is its fault too
     return module, forget
 
 
@@ -199,7 +202,7 @@ def _require_plugin(plugin: object, name: str, place: str) -> None:
         raise PluginError(f'"{name}" is no plugin: {place} has no function apply(ctx){hint}')
 
 
-def _import_failed(name: str, error: Exception) -> PluginError:
+def _import_failed(name: str, error: BaseException) -> PluginError:
     place = raised_at(error)
     where = f"{place}: " if place else ""
     said = error.msg if isinstance(error, SyntaxError) else str(error)

@@ -37,6 +37,7 @@ class _Injecting:
         self.inject: dict[str, Any] = {**spec.inject, **entry.inject}
         self.provides = spec.provides
         self.grace = spec.grace
+        self.overlap = spec.overlap
         self.Config = spec.config_class
         self.Container = spec.container_class
         self.apply = _with_config(spec) if spec.arity > 1 else _without_config(spec)

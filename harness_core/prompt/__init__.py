@@ -10,6 +10,7 @@ from .model import AssembledSection as AssembledSection
 from .model import PromptAssembly as PromptAssembly
 from .origin import Explained as Explained
 from .origin import Origin as Origin
+from .registry import CHANGE as CHANGE
 from .registry import PERSONA_ORDER as PERSONA_ORDER
 from .registry import PERSONA_SECTION as PERSONA_SECTION
 from .registry import SystemPrompt as SystemPrompt

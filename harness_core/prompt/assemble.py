@@ -21,11 +21,12 @@ from ..scopes.scope import ScopeTarget
 from .entries import Entry
 from .model import AssembleContext, AssembledSection, PromptAssembly
 from .origin import Timed
+from .pairs import keep_pairs
 from .plan import Plan
 from .texts import OMITTED, Texts
 from .tool import ToolProviderResult, ToolSchema
 from .tool_order import order_tools
-from .trace import Trace
+from .trace import Provided, Through, Trace
 
 __all__ = ["CONTRIBUTION_FAILED", "WATERFALL", "run_assembly"]
 
@@ -66,6 +67,8 @@ async def run_assembly(
     if plan.suppressors and result.untouched_contexts is None:
         result.contexts = [item for item in result.contexts if not plan.suppresses(item.name)]
     result.trace = trace
+    if plan.pairs:
+        keep_pairs(result, trace)
     for entry in plan.checks:
         assert entry.provider is not None
         try:
@@ -135,14 +138,13 @@ def _variable_or_tools(entry: Entry, value: object) -> object:
     )
 
 
-Provided = tuple[tuple[Any, ...], tuple[str, ...] | None]
-
-
 def _checked_tools(value: object) -> Provided:
     known: Iterable[str] | None = None
     schemas: Any = value
+    through: Through = {}
     if isinstance(value, ToolProviderResult):
         schemas, known = value.schemas, value.known_names
+        through = {name: frozenset(others) for name, others in value.through.items()}
     if schemas is None or isinstance(schemas, str | bytes) or not hasattr(schemas, "__iter__"):
         raise ContributionError(
             f"a tool provider returned {value!r} ({type(value).__name__}): expected schemas "
@@ -152,7 +154,7 @@ def _checked_tools(value: object) -> Provided:
         raise ContributionError(
             f"a tool provider returned {value!r}: expected a list of schemas, and a list of names"
         )
-    return tuple(schemas), tuple(known) if known is not None else None
+    return Provided(tuple(schemas), tuple(known) if known is not None else None, through)
 
 
 class _ToolMemo:
@@ -173,7 +175,7 @@ class _ToolMemo:
     def fits(self, provided: list[Provided], tool_order: Sequence[str] | None) -> bool:
         if tool_order is not self.tool_order:
             return False
-        for (schemas, known), (mine, my_known) in zip(provided, self.provided, strict=True):
+        for (schemas, known, _), (mine, my_known, _) in zip(provided, self.provided, strict=True):
             if len(schemas) != len(mine) or known != my_known or not all(map(is_, schemas, mine)):
                 return False
         return True
@@ -189,7 +191,7 @@ def _tools(
     tools: list[ToolSchema] = []
     known: list[str] = []
     frozen = True
-    for entry, (schemas, names) in zip(plan.tools, provided, strict=True):
+    for entry, (schemas, names, _) in zip(plan.tools, provided, strict=True):
         source = Timed(plan.source_of(entry), trace.seconds.get(entry))
         mine = [_attributed(schema, entry, source) for schema in schemas]
         frozen = frozen and all(type(schema) is ToolSchema for schema in schemas)
@@ -217,7 +219,7 @@ def _attributed(schema: Any, entry: Entry, source: Timed) -> ToolSchema:
 async def _evaluate_texts(plan: Plan, evaluation: _Evaluation, assembly: PromptAssembly) -> None:
     sections, contexts = plan.sections, plan.contexts
     if plan.needs_tools:
-        hidden = plan.needs_tools.difference(tool.name for tool in assembly.tools)
+        hidden = plan.needs_tools.difference(evaluation.trace.callable_tools(assembly))
         if hidden:
             evaluation.trace.hidden_tools = hidden
             sections, contexts = sections.without(hidden), contexts.without(hidden)

@@ -19,11 +19,11 @@ __all__ = ["Entry", "text_entry", "variable_entry"]
 _VARIABLE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-_NAMED = frozenset({"section", "context", "variable"})
+_NAMED = frozenset({"section", "context", "variable", "pair"})
 
 
 class Entry:
-    """A section, context, variable, tool provider, suppressor or final check.
+    """A section, context, variable, tool provider, suppressor, pair or final check.
 
     `text` is the fixed text or value; with a `provider` it is None. `takes_context` says whether
     the provider is called with the assemble context or with nothing.

@@ -16,7 +16,7 @@ from .plan import Plan
 from .tool import ToolSchema
 
 if TYPE_CHECKING:
-    from .trace import Trace, Transition
+    from .trace import Trace, Transition, Unpaired
 
 __all__ = ["explain"]
 
@@ -87,12 +87,29 @@ class _Texts:
         return Explained(self.kind, entry.name, status, reason, origin)
 
     def _why_absent(self, entry: Entry) -> tuple[str, str]:
+        broken = self.trace.unpaired.get(entry.name) if self.kind == "section" else None
+        if broken is not None:
+            return "unpaired", self._why_unpaired(entry, broken)
         hidden = sorted(self.trace.hidden_tools.intersection(entry.requires_tools))
         if hidden:
             return "tool-hidden", f"requires tools that are not visible: {', '.join(hidden)}"
         failure = self.trace.failures.get(entry)
         if failure is not None:
             return "failed", f"{type(failure).__name__}: {failure}"
+        return self._who_took(entry)
+
+    def _why_unpaired(self, entry: Entry, broken: Unpaired) -> str:
+        if broken.lost == "tool":
+            by = _who_dropped(broken.tool, self.trace.transitions())
+            return f'its tool "{broken.tool}" is gone: dropped by {by}'
+        if broken.lost == "text":
+            why = "it is empty, or stands in front of the one that belongs to"
+            return f'{why} tool "{broken.tool}", which was left out too'
+        failure = self.trace.failures.get(entry)
+        why = f"failed: {failure!r}" if failure is not None else " ".join(self._who_took(entry))
+        return f'{why}; its tool "{broken.tool}" was left out too'
+
+    def _who_took(self, entry: Entry) -> tuple[str, str]:
         if self.kind == "section" and self.is_complete:
             return "replaced", f'by complete section "{self.plan.complete[0].name}"'
         for transition, before, after in self.changes:
@@ -162,14 +179,24 @@ def _tools(assembly: PromptAssembly, trace: Trace) -> Iterator[Explained]:
             status = "changed" if tool.name in planned else "added"
             yield Explained("tool", tool.name, status, f"by {by}", tool.origin)
     shown = {tool.name for tool in assembly.tools}
+    unpaired = {one.tool: one for one in trace.unpaired.values() if one.lost != "tool"}
     for tool in trace.tools:
-        if tool.name not in shown:
+        if tool.name in shown:
+            continue
+        if tool.name in unpaired:
+            reason = f'its section "{unpaired[tool.name].section}" is gone'
+            yield Explained("tool", tool.name, "unpaired", reason, tool.origin)
+        else:
             by = _who_dropped(tool.name, transitions)
             yield Explained("tool", tool.name, "dropped", f"by {by}", tool.origin)
     for entry, name in trace.restricted():
         if name not in shown:
+            caller = trace.called_through(name, assembly)
+            status = "restricted" if caller is None else "indirect"
             reason = "its provider knows it and does not show it here"
-            yield Explained("tool", name, "restricted", reason, entry.origin())
+            if caller is not None:
+                reason = f'it is called through "{caller}"'
+            yield Explained("tool", name, status, reason, entry.origin())
 
 
 def _who_brought(tool: ToolSchema, transitions: list[Transition]) -> str | None:

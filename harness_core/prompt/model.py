@@ -179,6 +179,13 @@ class PromptAssembly:
         ]
 
     @property
+    def callable_tools(self) -> frozenset[str]:
+        """The names of the tools that can be called: those shown, and those called through them."""
+        if self.trace is not None:
+            return frozenset(self.trace.callable_tools(self))
+        return frozenset(tool.name for tool in self.tools)
+
+    @property
     def variable_origins(self) -> dict[str, Origin]:
         """Who registered each variable; those that a listener set are not among them."""
         return self.trace.variable_origins() if self.trace is not None else {}

@@ -75,8 +75,10 @@ class Explained:
     `status` is one of: "included", "empty" (its text is empty), "no-value" (a variable), "added"
     or "changed" (by the listener that `reason` names); and of what is absent: "shadowed",
     "suppressed", "tool-hidden" (it requires a tool that is not visible), "restricted" (a tool that
-    its provider knows and does not show), "failed", "dropped" (by a listener), "replaced" (by the
-    complete section). `origin` is None for what a listener added.
+    its provider knows and does not show), "indirect" (one that is called through another, and so
+    not shown), "failed", "dropped" (by a listener), "replaced" (by the complete section),
+    "unpaired" (it, or what it makes a pair with, was dropped or replaced). `origin` is None for
+    what a listener added.
     """
 
     kind: str

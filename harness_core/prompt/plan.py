@@ -54,6 +54,7 @@ class Plan:
         "key",
         "memo",
         "needs_tools",
+        "pairs",
         "sections",
         "shadowed",
         "sources",
@@ -87,6 +88,8 @@ class Plan:
         self.fixed_variables: dict[str, str | None] = {v.name: v.text for v in variables}
         self.tools = by_kind.get("tools", [])
         self.checks = by_kind.get("check", [])
+        self.pairs = by_kind.get("pair", [])
+        """Sections, by name, and the one tool that each belongs to."""
         self.suppressors = by_kind.get("suppressor", [])
         self.suppressed: frozenset[str] | None = _suppressed(self.suppressors)
         """The names of suppressed contexts; None for all of them."""
@@ -170,7 +173,7 @@ class PromptLayers(ScopedLayers[Layer]):
         key = entry.scope
         layer = self.peek(key)
         if layer is not None:
-            layer.remove(entry.key(entry.effect.place))
+            layer.remove(entry.key(entry.effect.place), entry)
             if key is not None:
                 self._reclaim(key, layer)
         self.forget_plans(key)

@@ -238,6 +238,17 @@ class SystemPrompt(Service, key="system_prompt"):
         entry.requires_tools = names
         return self._add(entry)
 
+    def pair(self, section: str, tool: str) -> Effect:
+        """Make a section and a tool one: an assembly in this scope has both, or neither.
+
+        The section is to be the caller's own. If a listener takes one of them away, or a complete
+        section stands in the section's place, the other goes too, with whatever requires a tool
+        that could be called through it; `explain()` says "unpaired".
+        """
+        entry = Entry("pair", section, None)
+        entry.requires_tools = (tool,)
+        return self._add(entry)
+
     def final_check(self, check: Callable[[PromptAssembly], object]) -> Effect:
         """Call `check(assembly)` on what each assembly in this scope is about to return.
 
@@ -262,6 +273,18 @@ class SystemPrompt(Service, key="system_prompt"):
 
     # Assembling
 
+    @property
+    def is_swapping(self) -> bool:
+        """Whether plugins are between two versions at the moment, so that parts may be missing."""
+        return bool(self._caller.kernel.tree.gate.swaps)
+
+    async def wait_for_swap(self) -> None:
+        """Wait, as an assembly does, until no plugin is between two versions (law L8).
+
+        Raises SwapTimeoutError.
+        """
+        await self._caller.kernel.tree.gate.wait_open()
+
     async def assemble(
         self,
         context: AssembleContext | None = None,
@@ -277,10 +300,9 @@ class SystemPrompt(Service, key="system_prompt"):
         with a note that names it; MultipleCompleteSectionsError, ToolOrderError,
         ContributionError, AssemblyCancelled, InvariantError, SwapTimeoutError. (Section 5.)
         """
-        tree = self._caller.kernel.tree
-        tree.check_thread()
-        if tree.gate.swaps:
-            await tree.gate.wait_open()
+        self._caller.kernel.tree.check_thread()
+        if self.is_swapping:
+            await self.wait_for_swap()
         if context is not None:
             fields = {**context.fields, **fields}
             scope = context.scope if scope is None else scope

@@ -75,8 +75,11 @@ class ToolSchema:
 class ToolProviderResult:
     """What a tool provider returns: the visible schemas, and all names before restriction.
 
-    `known_names` defaults to the names of `schemas`; `tool_order` is checked against it.
+    `known_names` defaults to the names of `schemas`; `tool_order` is checked against it. `through`
+    says, for a tool that calls others, which tools can be called through it: what requires one of
+    these takes part, although no schema of it may be shown.
     """
 
     schemas: Iterable[Any]
     known_names: Iterable[str] | None = None
+    through: Mapping[str, Iterable[str]] = attrs.field(factory=dict[str, Iterable[str]])

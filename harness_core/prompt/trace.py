@@ -6,7 +6,7 @@ Kept cheap: states are copied while the listeners run, and compared only when so
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -20,7 +20,19 @@ from .plan import Plan
 from .texts import Texts as EvaluatedTexts
 from .tool import ToolSchema
 
-__all__ = ["State", "Trace", "Transition"]
+__all__ = ["Provided", "State", "Through", "Trace", "Transition", "Unpaired"]
+
+Through: TypeAlias = dict[str, frozenset[str]]
+"""For a tool that calls others: what can be called through it."""
+
+
+class Provided(NamedTuple):
+    """What one tool provider gave: schemas, names before restriction, what calls what."""
+
+    schemas: tuple[Any, ...]
+    known: tuple[str, ...] | None
+    through: Through
+
 
 Texts: TypeAlias = tuple[list[Any], list[Any]]
 """Records, and the texts they had."""
@@ -90,6 +102,16 @@ class Transition:
         return Snapshot(*before), Snapshot(*after)
 
 
+@attrs.frozen
+class Unpaired:
+    """A pair that was broken: its section and its tool, and which of them somebody took away."""
+
+    section: str
+    tool: str
+    lost: str
+    """"section", "tool", or "text": a section is there, but empty, or somebody else's."""
+
+
 class Trace:
     """How one assembly came about."""
 
@@ -105,6 +127,7 @@ class Trace:
         "sections",
         "states",
         "tools",
+        "unpaired",
     )
 
     assembly: PromptAssembly
@@ -120,8 +143,10 @@ class Trace:
         self.sections: EvaluatedTexts | None = None
         self.contexts: EvaluatedTexts | None = None
         """What the providers gave, before the listeners."""
-        self.provided: list[tuple[Any, tuple[str, ...] | None]] = []
-        """Schemas and known names, for each tool provider."""
+        self.provided: list[Provided] = []
+        """For each tool provider what it gave."""
+        self.unpaired: dict[str, Unpaired] = {}
+        """Parts that were left out because their pair is gone, by the name of the section."""
         self.tools: list[ToolSchema] = []
         """The tools in order, as they were handed to the listeners."""
         self.seconds: dict[Entry, float] = {}
@@ -177,10 +202,28 @@ class Trace:
         shown = {tool.name for tool in self.tools}
         return [
             (entry, name)
-            for entry, (_, known) in zip(self.plan.tools, self.provided, strict=False)
+            for entry, (_, known, _) in zip(self.plan.tools, self.provided, strict=False)
             for name in known or ()
             if name not in shown
         ]
+
+    def callable_tools(self, assembly: PromptAssembly) -> set[str]:
+        """Return the names of the tools that an assembly shows, or that are called through one."""
+        names = {tool.name for tool in assembly.tools}
+        for _, _, through in self.provided:
+            for name, others in through.items():
+                if name in names:
+                    names = names | others
+        return names
+
+    def called_through(self, name: str, assembly: PromptAssembly) -> str | None:
+        """Return the tool that an assembly shows, and that a tool can be called through."""
+        shown = {tool.name for tool in assembly.tools}
+        for _, _, through in self.provided:
+            for caller, others in through.items():
+                if caller in shown and name in others:
+                    return caller
+        return None
 
     def explain(self, assembly: PromptAssembly) -> list[Explained]:
         """Return what became of every contribution to `assembly`, which came about this way."""

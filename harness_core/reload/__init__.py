@@ -13,13 +13,17 @@
 Contract: section 9.
 """
 
+from .blame import excerpt as excerpt
+from .blame import place_of as place_of
 from .errors import StagingError as StagingError
 from .graph import ImportGraph as ImportGraph
 from .plugins import PluginFinder as PluginFinder
 from .plugins import find_again as find_again
+from .plugins import module_of as module_of
 from .reloader import Reloaded as Reloaded
 from .reloader import Reloader as Reloader
 from .roots import Roots as Roots
+from .snapshot import Snapshot as Snapshot
 from .stage import stage as stage
 from .staged import Staged as Staged
 from .staged import replaced_classes as replaced_classes

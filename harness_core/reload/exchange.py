@@ -9,7 +9,7 @@ import inside a function gives what belongs together.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -51,8 +51,8 @@ async def exchange(
             staged = stage(names, graph)
             staged.commit()
         replacements = [Replacement(fiber, finder.find(fiber, staged)) for fiber in fibers]
-        with _noting_failures(ctx, unwell), _modules_follow(ctx, staged, replacements):
-            await swap(ctx.root, replacements)
+        with _noting_failures(ctx, unwell), _modules_follow(ctx, staged, replacements) as show:
+            await swap(ctx.root, replacements, show)
     except BaseException as error:
         if staged is not None:
             staged.discard()
@@ -79,23 +79,34 @@ def _noting_failures(ctx: Context, unwell: list[Fiber]) -> Generator[None, None,
 @contextmanager
 def _modules_follow(
     ctx: Context, staged: Staged | None, replacements: Sequence[Replacement]
-) -> Generator[None, None, None]:
-    """Let `sys.modules` show what belongs to the plugin that loads or unloads."""
+) -> Generator[Callable[[object], None], None, None]:
+    """Let `sys.modules` show what belongs to the plugin that loads or unloads.
+
+    Gives what is to be told of plugins of which two live for a moment: while they do, the modules
+    of the new version show.
+    """
     new = {one.fiber: one.plugin for one in replacements if one.plugin is not one.fiber.plugin}
-    if staged is None or not new:
-        yield
-        return
+
+    coming = {id(one.plugin) for one in replacements}
+
+    def show(plugin: object) -> None:
+        if staged is None:
+            return
+        if id(plugin) in coming:
+            staged.commit()
+        else:
+            staged.withdraw()
 
     def follow(fiber: Fiber, _: FiberState) -> None:
         if fiber in new and fiber.state in _MOVING:
-            if fiber.plugin is new[fiber]:
-                staged.commit()
-            else:
-                staged.withdraw()
+            show(fiber.plugin)
 
+    if staged is None or not new:
+        yield show
+        return
     effect = ctx.on("fiber/state", follow, unfiltered=True)
     try:
-        yield
+        yield show
     finally:
         effect()
 

@@ -7,7 +7,7 @@ reason to keep another from its new version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -55,7 +55,7 @@ def make_plan(
     changed = graph.importers_of({name for names in touched.values() for name in names})
     evict((changed - needed) & ours)
     groups = [Group(modules) for modules in graph.groups(changed & needed)]
-    readers = _readers(ctx.kernel.watched_files, files)
+    readers = _readers(ctx.kernel.watched_files, files, homes)
     for fiber, modules in homes.items():
         own = [group for group in groups if not group.modules.isdisjoint(modules)]
         if own or fiber in readers:
@@ -91,14 +91,19 @@ def outermost(fibers: Iterable[Fiber]) -> list[Fiber]:
 
 
 def _readers(
-    watched: Mapping[Path, Iterable[Fiber]], files: Iterable[str]
+    watched: Mapping[Path, Iterable[Fiber]], files: Iterable[str], plugins: Collection[Fiber]
 ) -> dict[Fiber, set[str]]:
+    """Return the plugins whose own code, or code in a scope of theirs, reads changed files."""
     changed = set(files)
     readers: dict[Fiber, set[str]] = {}
     for path, fibers in watched.items():
         file = str(path.resolve())
-        for fiber in fibers if file in changed else ():
-            readers.setdefault(fiber, set()).add(file)
+        for reader in fibers if file in changed else ():
+            fiber: Fiber | None = reader
+            while fiber is not None and fiber not in plugins:
+                fiber = fiber.parent
+            if fiber is not None:
+                readers.setdefault(fiber, set()).add(file)
     return readers
 
 

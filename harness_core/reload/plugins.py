@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import closest
 from ..kernel.fiber import Fiber
+from ..kernel.plugin import Injected
 from .errors import StagingError
 from .staged import Staged
 
@@ -66,6 +67,9 @@ def find_again(plugin: object, staged: Staged) -> object:
     place = _place_of(plugin, staged)
     if place is not None:
         return _at(*place, staged)
+    if isinstance(plugin, Injected):
+        body: Any = find_again(plugin.body, staged)
+        return plugin if body is plugin.body else Injected(body, plugin.inject)
     if isinstance(plugin, functools.partial):
         function: Any = find_again(plugin.func, staged)
         return functools.partial(function, *plugin.args, **plugin.keywords)

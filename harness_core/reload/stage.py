@@ -73,7 +73,9 @@ class _Staging:
                 self.wanted = name
                 self._bring(name)
             return self._staged()
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an exit or a cancellation in a module is its fault
             fault = staging_error(error, finder.failure, self.wanted, self.graph.roots)
             raise fault from without_machinery(error)
         finally:
@@ -86,11 +88,13 @@ class _Staging:
             self.before, self.attributes, self.names = {}, {}, {}
 
     def _take_out(self) -> None:
+        gone: list[ModuleType] = []
         for name in self.names:
             self._remember_attribute(name)
             module = sys.modules.pop(name, None)
-            if module is not None:
-                _forget_texts(module)
+            if isinstance(module, ModuleType):
+                gone.append(module)
+        _forget_texts(gone)
         for attribute in self.attributes.values():
             vars(attribute.package).pop(attribute.name, None)
 
@@ -162,21 +166,23 @@ class _Staging:
             sys.modules.setdefault(name, module)
         for (parent, child), one in self.attributes.items():
             if one.old is not MISSING:
-                setattr(one.package, child, one.old)
+                vars(one.package)[child] = one.old
             elif _top(parent) not in lasting:
                 vars(one.package).pop(child, None)
 
 
 def evict(modules: Iterable[str]) -> None:
     """Take modules that nobody uses any more out of `sys.modules` and out of their packages."""
+    gone: list[ModuleType] = []
     for name in modules:
         module = sys.modules.pop(name, None)
         parent, _, child = name.rpartition(".")
-        if module is None:
+        if not isinstance(module, ModuleType):
             continue
-        _forget_texts(module)
+        gone.append(module)
         if _scope_of(sys.modules.get(parent)).get(child) is module:
             delattr(sys.modules[parent], child)
+    _forget_texts(gone)
 
 
 def _scope_of(module: object) -> dict[str, Any]:
@@ -201,12 +207,16 @@ def _lasting(appeared: Iterable[str]) -> set[str]:
     return found - sys.stdlib_module_names
 
 
-def _forget_texts(module: ModuleType) -> None:
-    """Drop what `linecache` holds of a module: its source, and what was generated for it."""
-    file = vars(module).get("__file__")
-    if isinstance(file, str):
-        linecache.cache.pop(file, None)
-    generated = f" {module.__name__}."
-    for key in tuple(linecache.cache):
-        if key.startswith("<") and generated in key:
-            linecache.cache.pop(key, None)
+def _forget_texts(modules: Iterable[ModuleType]) -> None:
+    """Drop what `linecache` holds of modules: their sources, and what was generated for them."""
+    names: set[str] = set()
+    for module in modules:
+        names.add(module.__name__)
+        file = vars(module).get("__file__")
+        if isinstance(file, str):
+            linecache.cache.pop(file, None)
+    for key in tuple(linecache.cache) if names else ():
+        if key.startswith("<"):  # "<attrs generated methods package.module.Class>"
+            generated_for = key.rpartition(" ")[2]
+            if not names.isdisjoint(parents_of(generated_for)):
+                linecache.cache.pop(key, None)

@@ -54,7 +54,7 @@ class _World:
             if value is MISSING:
                 vars(package).pop(name, None)
             else:
-                setattr(package, name, value)
+                vars(package)[name] = value  # not setattr, which a package may refuse
 
 
 class Staged:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import attrs
 
 from ..errors import ScopeError
+from ..kernel.fiber import Fiber
+from ..kernel.life import succeeds
 
 __all__ = [
     "ScopeBinding",
@@ -29,12 +31,16 @@ __all__ = [
 class _Link:
     """A key's parent. Holds the parent strongly and the key as weakly as it allows."""
 
-    __slots__ = ("key_ref", "parent", "released")
+    __slots__ = ("following", "key_ref", "owner", "parent", "released")
 
-    def __init__(self, key: object, parent: object) -> None:
+    def __init__(self, key: object, parent: object, owner: Fiber | None) -> None:
         self.parent = parent
+        self.owner = owner
+        """The fiber that minted the scope."""
         self.released = False
         """The scope that the link was made for is gone; another may take the key over."""
+        self.following: _Link | None = None
+        """The link of the same key that the next life of the same plugin has made."""
         identity = id(key)
         try:
             self.key_ref: object = weakref.ref(key, lambda _: _links.pop(identity, None))
@@ -65,7 +71,21 @@ class ScopeBinding:
 
     def release(self) -> None:
         """Let the key be bound anew; until then the link goes on."""
-        self._link.released = True
+        global _epoch
+        link = self._link
+        link.released, link.owner = True, None
+        present = _links.get(id(self.key))
+        if present is not None and present.following is link:
+            present.following = None
+        elif present is link and link.following is not None:
+            _links[id(self.key)] = link.following
+            _epoch += 1
+
+    def forget(self) -> None:
+        """Take the link back as if it had never been made."""
+        self.release()
+        if _links.get(id(self.key)) is self._link:
+            unlink(self.key)
 
     def rebind(self, parent: object | None) -> None:
         """Link the key to another parent, or to none.
@@ -73,29 +93,41 @@ class ScopeBinding:
         Raises ScopeError, and changes nothing, if that would close a cycle or the link is gone.
         """
         global _epoch
-        if _links.get(id(self.key)) is not self._link:
+        present = _links.get(id(self.key))
+        if present is None or self._link not in (present, present.following):
             raise ScopeError(f"scope key {self.key!r} is no longer bound by this binding")
         _refuse_cycle(self.key, parent)
         self._link.parent = parent
         _epoch += 1
 
 
-def bind_scope_parent(key: object, parent: object | None) -> ScopeBinding:
+def bind_scope_parent(
+    key: object, parent: object | None, *, owner: Fiber | None = None
+) -> ScopeBinding:
     """Make `parent` the parent of `key`, once; return the binding that may change it.
 
-    Raises ScopeError if `key` is bound already, or if the link would close a cycle.
+    Raises ScopeError if `key` is bound already, or if the link would close a cycle. Where a plugin
+    lives twice for a moment, what its next life binds follows what the present one has bound.
     """
     global _epoch
     link = _links.get(id(key))
     if link is not None and not link.released:
+        if link.following is None and _takes_over(owner, link.owner):
+            _refuse_cycle(key, parent)
+            link.following = _Link(key, parent, owner)
+            return ScopeBinding(key, link.following)
         raise ScopeError(
             f"scope key {key!r} is already bound to a parent; only the binding that was returned "
             "then may rebind it"
         )
     _refuse_cycle(key, parent)
-    link = _links[id(key)] = _Link(key, parent)
+    link = _links[id(key)] = _Link(key, parent, owner)
     _epoch += 1
     return ScopeBinding(key, link)
+
+
+def _takes_over(owner: Fiber | None, former: Fiber | None) -> bool:
+    return owner is not None and former is not None and succeeds(owner, former)
 
 
 def unlink(key: object) -> None:

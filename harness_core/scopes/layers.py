@@ -12,10 +12,11 @@ from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 from ..kernel.context import Context
-from ..kernel.effects import Effect
+from ..kernel.effects import Effect, Site
+from ..kernel.life import takes_over
 from ..kernel.places import Label
 from ..kernel.signatures import accepts
-from .keys import chain_tags
+from .keys import chain_tags, epoch
 
 __all__ = ["AnonymousEntries", "Layer", "NamedEntries", "ScopedLayers"]
 
@@ -38,14 +39,19 @@ Undo = Callable[[], object]
 
 
 class NamedEntries(Generic[K, V]):
-    """Entries by name, in registration order. A name is taken once."""
+    """Entries by name, in registration order. A name is taken once.
 
-    __slots__ = ("_duplicate", "_entries", "_in_order")
+    Where a plugin may live twice at once (`overlap`), an entry of its next life waits behind the
+    entry of the same name that its present life has, until that is removed.
+    """
+
+    __slots__ = ("_duplicate", "_entries", "_in_order", "_waiting")
 
     def __init__(self, duplicate: Callable[[K], BaseException]) -> None:
         self._duplicate = duplicate
         self._entries: dict[K, tuple[float, V]] = {}
         self._in_order = True
+        self._waiting: dict[K, tuple[float, V]] = {}
 
     def insert(self, name: K, value: V, place: float = _LAST) -> Undo:
         """Add an entry and return its undo; raise the registry's error if the name is taken.
@@ -53,26 +59,45 @@ class NamedEntries(Generic[K, V]):
         `place` puts an entry that comes back after a restart where it stood.
         """
         self.add(name, value, place)
-        entry = self._entries[name]
-
-        def undo() -> None:
-            if self._entries.get(name) is entry:
-                del self._entries[name]
-
-        return undo
+        entry = self._waiting.get(name) or self._entries[name]
+        return lambda: self._take_out(name, entry)
 
     def add(self, name: K, value: V, place: float) -> None:
         """Add an entry, for a caller that will `remove` it itself."""
-        entries = self._entries
-        if name in entries:
+        if not self.is_free(name, place):
             raise self._duplicate(name)
-        if entries and self._in_order and place < next(reversed(entries.values()))[0]:
-            self._in_order = False
-        entries[name] = (place, value)
+        if name in self._entries:
+            self._waiting[name] = (place, value)
+        else:
+            self._put(name, (place, value))
 
-    def remove(self, name: K) -> None:
-        """Take an entry out."""
-        self._entries.pop(name, None)
+    def is_free(self, name: K, place: float = _LAST) -> bool:
+        """Whether an entry of this name may be added at this place."""
+        held = self._entries.get(name)
+        return held is None or (name not in self._waiting and takes_over(place, held[0]))
+
+    def _put(self, name: K, entry: tuple[float, V]) -> None:
+        entries = self._entries
+        if entries and self._in_order and entry[0] < next(reversed(entries.values()))[0]:
+            self._in_order = False
+        entries[name] = entry
+
+    def remove(self, name: K, value: object = None) -> None:
+        """Take an entry out: the one with this value, where there may be two."""
+        waiting = self._waiting.get(name)
+        if waiting is not None and waiting[1] is value:
+            del self._waiting[name]
+        elif name in self._entries:
+            self._take_out(name, self._entries[name])
+
+    def _take_out(self, name: K, entry: tuple[float, V]) -> None:
+        waiting = self._waiting
+        if waiting.get(name) is entry:
+            del waiting[name]
+        elif self._entries.get(name) is entry:
+            del self._entries[name]
+            if name in waiting:
+                self._put(name, waiting.pop(name))
 
     def _ordered(self) -> dict[K, tuple[float, V]]:
         if not self._in_order:
@@ -130,7 +155,13 @@ class AnonymousEntries(Generic[V]):
 
     def values(self) -> list[V]:
         """Return the entries, in registration order."""
-        return [value for _, value in sorted(self._entries.values(), key=itemgetter(0))]
+        found = sorted(self._entries.values(), key=itemgetter(0))
+        return [
+            value
+            for number, (place, value) in enumerate(found)
+            # Of two lives of a plugin, the entry of the present one.
+            if not number or place == _LAST or place != found[number - 1][0]
+        ]
 
     def is_empty(self) -> bool:
         """Whether there are none."""
@@ -171,6 +202,9 @@ class ScopedLayers(Generic[L]):
         self.global_layer = create(None)
         self._scoped: dict[int, _Held[L]] = {}
 
+    links_version: Callable[[], int] = staticmethod(epoch)
+    """Return a number that changes whenever any key gets another parent, and chains may differ."""
+
     def peek(self, key: object | None) -> L | None:
         """Return the layer of a key if it has one, without making it."""
         if key is None:
@@ -209,16 +243,24 @@ class ScopedLayers(Generic[L]):
         ctx: Context,
         action: Callable[..., Undo],
         label: Label = "registration",
+        site: Site | None = None,
     ) -> Effect:
         """Register in the layer of `ctx`'s scope, owned by `ctx`'s fiber; return the effect.
 
-        `action(layer)`, or `action(layer, place)`, adds to the layer and returns the undo.
+        `action(layer)`, or `action(layer, place)`, adds to the layer and returns the undo. `site`
+        says where the registration was made, for a registry that knows better than the call stack.
         """
         if accepts(action, 2) == 2:
-            return self.register(ctx, action, label)
-        return self.register(ctx, lambda layer, _: action(layer), label)
+            return self.register(ctx, action, label, site)
+        return self.register(ctx, lambda layer, _: action(layer), label, site)
 
-    def register(self, ctx: Context, action: Callable[[L, float], Undo], label: Label) -> Effect:
+    def register(
+        self,
+        ctx: Context,
+        action: Callable[[L, float], Undo],
+        label: Label,
+        site: Site | None = None,
+    ) -> Effect:
         """Do the work of `effect`, for an action that takes layer and place."""
         key = ctx.tag
         changed = self._changed
@@ -234,7 +276,7 @@ class ScopedLayers(Generic[L]):
             if changed is not None:
                 changed(key)
 
-        effect = ctx.fiber.register(label, undo)
+        effect = ctx.fiber.register(label, undo, site=site)
         layer: L | None = None
         try:
             layer = self.global_layer if key is None else self._layer(key)

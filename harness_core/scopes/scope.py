@@ -41,12 +41,12 @@ def create_scope(ctx: Context, key: object, *, parent: object | None = None) -> 
     if key is None:
         raise ScopeError("None is no scope key: it stands for the global layer")
     ctx.fiber.check_open()
-    binding = bind_scope_parent(key, parent) if parent is not None else None
+    binding = bind_scope_parent(key, parent, owner=ctx.fiber) if parent is not None else None
     try:
         scope_ctx = ctx.own_fiber("scope", tag=key)
     except BaseException:
         if binding is not None:
-            unlink(key)
+            binding.forget()
         raise
     if binding is not None:
         scope_ctx.fiber.register("scope link", binding.release)

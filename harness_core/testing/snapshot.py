@@ -131,7 +131,7 @@ def _listeners(root: Context) -> Iterator[Found]:
         for one in listeners:
             info = one.effect.describe() if one.effect is not None else None
             file, line = (info.file, info.line) if info else ("", 0)
-            key = ("listener", event, id(one.fiber))
+            key = ("listener", event, id(one.fiber.mounted))
             yield key, Residue("listener", f'"{event}"', one.fiber.path, file, line)
 
 

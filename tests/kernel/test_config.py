@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import typing
+import weakref
 from typing import Any
 
 import attrs
@@ -10,6 +13,7 @@ import pytest
 
 from harness_core import Context, FiberState
 from harness_core.errors import ConfigError
+from harness_core.kernel.config import structure
 
 pytestmark = pytest.mark.asyncio
 
@@ -227,3 +231,46 @@ async def test_a_failed_config_can_be_put_right_by_an_update() -> None:
         await fiber.update({"size": 3})
         assert fiber.state is FiberState.ACTIVE
         assert got == [Settings(size=3)]
+
+
+async def test_what_was_structured_is_let_go_although_all_share_a_converter() -> None:
+    """Config classes of a plugin that was disposed, and the classes in them (law L2)."""
+
+    def make() -> list[weakref.ref[type]]:
+        @attrs.frozen
+        class Inner:
+            size: int
+
+        @attrs.frozen
+        class Outer:
+            inner: Inner
+            more: list[Inner] = attrs.field(factory=list)
+            named: dict[str, Inner] = attrs.field(factory=dict)
+            maybe: Inner | None = None
+
+        attrs.resolve_types(Outer, localns={"Inner": Inner})
+        raw = {
+            "inner": {"size": 1},
+            "more": [{"size": 2}],
+            "named": {"a": {"size": 3}},
+            "maybe": {"size": 4},
+        }
+        for _ in range(2):
+            found = structure(Outer, raw, "plugin")
+            assert found.maybe == Inner(4)
+        with pytest.raises(ConfigError):
+            structure(Outer, {"inner": {"size": "1"}}, "plugin")
+        return [weakref.ref(Inner), weakref.ref(Outer)]
+
+    classes = make()
+    gc.collect()
+    # Python itself keeps some generic aliases, such as `list[Inner]`, in a cache of its own.
+    typing_cache_clear()
+    gc.collect()
+    assert [found() for found in classes] == [None, None]
+
+
+def typing_cache_clear() -> None:
+    """Empty the caches of `typing`."""
+    for clear in getattr(typing, "_cleanups", ()):
+        clear()

@@ -225,3 +225,48 @@ async def test_the_handle_and_the_fiber_are_one_truth() -> None:
         await registered.update({"size": 7})
         assert handle is registered is handle.ctx.fiber
         assert handle.config == registered.config == Settings(7)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+async def test_an_update_that_is_cancelled_at_any_moment_leaves_one_config_or_the_other(
+    overlap: bool,
+) -> None:
+    """Never none, and never both."""
+
+    class Slow(Plugin):
+        async def apply(self, ctx: Context, config: Settings) -> None:  # type: ignore[override]
+            await anyio.lowlevel.checkpoint()
+            disposer = super().apply(ctx, config)
+            ctx.effect(lambda: disposer)
+            ctx.provide("size", config.size)
+            await anyio.lowlevel.checkpoint()
+
+    async with Context() as root:
+        plugin = Slow()
+        plugin.overlap = overlap  # type: ignore[attr-defined]
+        fiber = await root.plugin(plugin, {"size": 0})
+        size, ticks, was_cancelled = 0, 0, True
+        while was_cancelled:
+            scope = anyio.CancelScope()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_update_within, scope, fiber, size + 1)
+                for _ in range(ticks):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+            was_cancelled = scope.cancelled_caught
+            await anyio.wait_all_tasks_blocked()
+            await fiber
+            assert fiber.state is FiberState.ACTIVE
+            assert fiber.config.size in (size, size + 1)
+            size = fiber.config.size
+            assert root.get("size") == size
+            assert root.kernel.tree.lives == int(overlap)
+            loads = sum(line.startswith("load") for line in plugin.journal)
+            assert loads - sum(line.startswith("unload") for line in plugin.journal) == 1
+            ticks += 1
+        assert ticks > 3
+
+
+async def _update_within(scope: anyio.CancelScope, fiber: Fiber, size: int) -> None:
+    with scope:
+        await fiber.update({"size": size})

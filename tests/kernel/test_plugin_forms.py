@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from harness_core import Context, Fiber, FiberState, Service
+from harness_core import Context, Fiber, FiberState, Service, inject
 from harness_core.errors import ConfigError, InactiveFiberError, PluginError
 
 pytestmark = pytest.mark.asyncio
@@ -91,6 +91,25 @@ async def test_a_synchronous_body_loads_before_plugin_returns() -> None:
     async with Context() as root:
         fiber = root.plugin(lambda ctx: None)
         assert fiber.state is FiberState.ACTIVE
+
+
+async def test_a_module_that_imports_the_decorator_and_uses_it_on_apply() -> None:
+    """`from harness_core import inject` puts the decorator where a declaration would stand."""
+    module = types.ModuleType("greeter")
+
+    def apply(ctx: Context) -> None:
+        assert ctx.greeting == "hello"
+
+    module.inject = inject  # type: ignore[attr-defined]
+    module.apply = inject("greeting")(apply)  # type: ignore[attr-defined]
+    async with Context() as root:
+        fiber = root.plugin(module)
+        assert list(fiber.waiting_for) == ["greeting"]
+        root.provide("greeting", "hello")
+        await fiber
+    module.apply = lambda ctx: None  # type: ignore[attr-defined]
+    async with Context() as root:
+        assert (await root.plugin(module)).state is FiberState.ACTIVE
 
 
 async def test_a_module_with_apply() -> None:

@@ -657,3 +657,69 @@ async def test_nothing_is_left_after_many_reconciles(tmp_path: Path) -> None:
                 rewrite(tmp_path, say("a"))
                 await loader.reconcile()
         assert loader.refused == loader.claims == loader.prepared == {}
+
+
+async def test_another_plugin_in_a_row_stands_where_the_first_one_stood(tmp_path: Path) -> None:
+    """In the prompt too: what is called the same first, then what is of the same kind."""
+    plugins = """
+    def first(ctx):
+        for name in ("a", "b"):
+            ctx.system_prompt.section(name, f"first {name}", order=5)
+
+    def second(ctx):
+        for name in ("c", "b", "d"):
+            ctx.system_prompt.section(name, f"second {name}", order=5)
+
+    first.inject = second.inject = ["system_prompt"]
+    """
+    row = "- {{id: r, name: './q.py:{}'}}\n"
+    async with running(
+        tmp_path, p=PLUGIN, q=plugins, manifest=QUIET + row.format("first") + say("z")
+    ) as (root, loader):
+        place = loader.running["r"].place
+        assert await prompt(root) == "first a\n\nfirst b\n\nz"
+        rewrite(tmp_path, QUIET + row.format("nothing") + say("z"))
+        with pytest.raises(ReconcileError):
+            await loader.reconcile()
+        rewrite(tmp_path, QUIET + row.format("second") + say("z", "boom"))
+        with pytest.raises(ReconcileError):
+            await loader.reconcile()
+        assert await prompt(root) == "first a\n\nfirst b\n\nz"
+        rewrite(tmp_path, QUIET + row.format("second") + say("z"))
+        await loader.reconcile()
+        assert await prompt(root) == "second c\n\nsecond b\n\nz\n\nsecond d"
+        assert loader.running["r"].place == place
+        assert [child.name for child in root.fiber.children][-2:] == ["second", "say"]
+
+
+QUIET = "- {name: system_prompt, config: {include_harness_identity: false}}\n"
+
+
+async def test_a_changed_row_may_go_on_with_rows_of_its_own_that_were_broken(
+    tmp_path: Path,
+) -> None:
+    """What it was given and has not changed was broken before; what has changed must work."""
+    plugin = """
+    def apply(ctx, config):
+        ctx.system_prompt.section("giver", config["text"], order=5)
+        ctx.loader.mount(config["rows"])
+
+    inject = ["system_prompt", "loader"]
+    """
+    row = "- {{id: g, name: ./giver.py, config: {{text: {}, rows: [{}]}}}}\n"
+    broken = "{id: i, name: './p.py:say', config: {name: i, text: boom}}"
+    async with running(
+        tmp_path, p=PLUGIN, giver=plugin, manifest=QUIET + row.format("one", broken)
+    ) as (root, loader):
+        assert await prompt(root) == "one"
+        rewrite(tmp_path, QUIET + row.format("two", broken))
+        await loader.reconcile()
+        assert await prompt(root) == "two"
+        other = broken.replace("name: i", "name: j")
+        rewrite(tmp_path, QUIET + row.format("three", other))
+        with pytest.raises(ReconcileError, match="no luck"):
+            await loader.reconcile()
+        assert await prompt(root) == "two"
+        rewrite(tmp_path, QUIET + row.format("four", other.replace("boom", "fine")))
+        await loader.reconcile()
+        assert await prompt(root) == "four\n\nfine"

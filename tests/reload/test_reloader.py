@@ -581,3 +581,126 @@ async def test_real_saves_are_reloaded_and_none_is_lost(tmp_path: Path) -> None:
                 assert report.error is None, report
             assert await tree.prompt() == "one fixed"
             tasks.cancel_scope.cancel()
+
+
+async def test_a_body_that_was_given_to_inject_is_followed(tmp_path: Path) -> None:
+    async with open_tree(tmp_path) as tree:
+        text = """
+        def body(ctx):
+            ctx.system_prompt.section("body", "body {}", order=1)
+
+        def bare():
+            journal.append("bare {}")
+
+        journal = []
+        """
+        tree.project.write("bodies.py", text.format(1, 1))
+        module = tree.project.load("bodies")
+        fiber = await tree.root.inject(["system_prompt"], module.body)
+        bare = await tree.root.inject([], module.bare)
+        assert fiber.name == "body"
+        report = tree.good(await tree.change(bodies=text.format(2, 2)))
+        assert sorted(report.plugins) == ["root/bare", "root/body"]
+        assert await tree.prompt() == "body 2"
+        assert sys.modules["bodies"].journal == ["bare 2"]
+        assert tree.root.fiber.children[-2:] == (fiber, bare)
+
+
+async def test_nothing_of_the_old_version_runs_beside_anything_of_the_new(tmp_path: Path) -> None:
+    """Its tasks, its teardown however slow, and its users end before the new body begins."""
+    async with open_tree(tmp_path) as tree:
+        text = """
+        import anyio
+        inject = ["journal"]
+
+        async def apply(ctx):
+            say = ctx.journal.append
+            say("begin {0}")
+
+            async def task():
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(0.01)
+                    say("end of task {0}")
+
+            async def down():
+                await anyio.sleep(0.01)
+                say("end {0}")
+
+            ctx.effect(lambda: down)
+            ctx.start_soon(task)
+            ctx.provide("slow", "{0}")
+        """
+        user = """
+        import anyio
+        inject = ["journal", "slow"]
+
+        async def apply(ctx):
+            say, slow = ctx.journal.append, ctx.slow
+            say(f"user of {slow}")
+
+            async def down():
+                await anyio.sleep(0.01)
+                say(f"end of user of {slow}")
+
+            return down
+        """
+        journal: list[str] = []
+        tree.root.provide("journal", journal)
+        tree.project.write("slow.py", text.format(1))
+        tree.project.write("user.py", user)
+        await tree.mount("slow")
+        await tree.mount("user")
+        journal.clear()
+        tree.good(await tree.change(slow=text.format(2)))
+        assert journal == [
+            "end of user of 1",
+            "end of task 1",
+            "end 1",
+            "begin 2",
+            "user of 2",
+        ]
+
+
+async def test_an_assembly_that_has_begun_ends_on_what_it_began_with(tmp_path: Path) -> None:
+    """It neither sees the new version nor holds the reload up; the next one sees the new one."""
+    async with open_tree(tmp_path) as tree:
+        text = """
+        inject = ["system_prompt", "pause"]
+
+        def apply(ctx):
+            pause = ctx.pause
+
+            async def slow():
+                await pause()
+                return "slow {0}"
+
+            ctx.system_prompt.section("slow", slow, order=1)
+            ctx.system_prompt.section("quick", lambda: "quick {0}", order=2)
+        """
+        reached, proceed = anyio.Event(), anyio.Event()
+
+        async def pause() -> None:
+            reached.set()
+            await proceed.wait()
+
+        await tree.reloader.dispose()
+        tree.reloader = Reloader(tree.root, [tree.project.root])  # assembles nothing itself
+        tree.root.provide("pause", pause)
+        tree.project.write("slow.py", text.format(1))
+        await tree.mount("slow")
+        texts: list[str] = []
+
+        async def assemble() -> None:
+            texts.append(await tree.prompt())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(assemble)
+            await reached.wait()
+            tree.good(await tree.change(slow=text.format(2)))
+            assert texts == []
+            proceed.set()
+        assert texts == ["slow 1\n\nquick 1"]
+        assert await tree.prompt() == "slow 2\n\nquick 2"
