@@ -13,18 +13,34 @@ from pathlib import Path
 import pytest
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "public-names.md"
-MODULES = ("harness_core", "harness_core.prompt", "harness_core.errors", "harness_core.testing")
+MODULES = (
+    "harness_core",
+    "harness_core.prompt",
+    "harness_core.errors",
+    "harness_core.testing",
+    "harness_core.cli.kit",
+)
 HEAVY = (
+    "aiosqlite",
+    "anthropic",
+    "asyncpg",
     "basedpyright",
     "cattrs",
     "click",
     "dependency_injector",
+    "httpx",
     "hypothesis",
     "jinja2",
+    "jsonschema",
+    "mcp",
+    "openai",
     "pydantic",
     "pytest",
     "rich",
     "ruamel",
+    "sqlalchemy",
+    "starlette",
+    "watchfiles",
     "yaml",
 )
 

@@ -1,4 +1,4 @@
-"""The rules of `harness check` that look at one assembly: its texts, its orders, its tools."""
+"""The rules of `harness check` that look at one assembly: its texts, orders, tools and pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from ..errors import MalformedReferenceError, MissingVariableError, UnknownVariableError
-from ..prompt import Origin, PromptAssembly
+from ..prompt import Explained, Origin, PromptAssembly
 from .findings import Finding, finding_at
 from .payload import render_part
 
@@ -55,14 +55,16 @@ def rendered(assembly: PromptAssembly, scope: str) -> tuple[Texts, list[Finding]
 def check_assembly_texts(
     assembly: PromptAssembly, texts: Texts, scope: str, known_tools: Mapping[str, Origin | None]
 ) -> Iterator[Finding]:
-    """Yield what one assembly shows: ties, hidden tools, failures, invisible characters."""
+    """Yield what one assembly shows: ties, hidden tools, broken pairs, failures, the invisible."""
     yield from _ties("section", assembly.sections, texts, scope)
     yield from _ties("context", assembly.contexts, texts, scope)
     yield from _hidden_tools(assembly, texts, scope, known_tools)
-    for one in assembly.explain():
+    explained = assembly.explain()
+    for one in explained:
         if one.status == "failed":
             message = f'{one.kind} "{one.name}" was left out: {one.reason}'
             yield finding_at("failed-contribution", scope, one.origin, message)
+    yield from _broken_pairs(explained, scope)
     yield from _invisible(assembly, texts, scope)
 
 
@@ -86,7 +88,7 @@ def _ties(kind: str, items: list[Any], texts: Texts, scope: str) -> Iterator[Fin
 def _hidden_tools(
     assembly: PromptAssembly, texts: Texts, scope: str, known: Mapping[str, Origin | None]
 ) -> Iterator[Finding]:
-    hidden = set(known) - {tool.name for tool in assembly.tools}
+    hidden = set(known) - assembly.callable_tools
     if not hidden:
         return
     for kind, item in items_of(assembly):
@@ -98,6 +100,16 @@ def _hidden_tools(
         for name in _named(tool.description, hidden, only_code=False):
             message = f'the description of tool "{tool.name}" names {name}, which is hidden here'
             yield finding_at("hidden-tool", scope, tool.origin, message)
+
+
+def _broken_pairs(explained: list[Explained], scope: str) -> Iterator[Finding]:
+    """Yield every section and tool that belong together and are not both there."""
+    unpaired = [one for one in explained if one.status == "unpaired"]
+    # Where both were left out, the section says why.
+    sections = [one for one in unpaired if one.kind == "section"]
+    for one in sections or unpaired:
+        message = f'{one.kind} "{one.name}" was left out: {one.reason}'
+        yield finding_at("broken-pair", scope, one.origin, message)
 
 
 def _named(text: str, names: set[str], *, only_code: bool) -> list[str]:

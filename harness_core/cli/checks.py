@@ -1,8 +1,9 @@
 """`harness check`: boot without a model, assemble every scope twice, and say what is wrong.
 
-Rules: manifest, config, plugin, waiting (of rows); assembly, tool-order, duplicate-tool (an
-assembly that fails); unknown-variable, missing-variable, malformed-reference, order-tie,
-hidden-tool, failed-contribution, invisible-characters (of one assembly); volatile (of two).
+Rules: manifest, config, plugin, waiting, reported (of rows); assembly, tool-order, duplicate-tool
+(an assembly that fails); unknown-variable, missing-variable, malformed-reference, order-tie,
+hidden-tool, broken-pair, failed-contribution, invisible-characters (of one assembly); volatile
+(of two).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..errors import ConfigError, InvariantError, ManifestError, ToolOrderError
 from ..prompt import Origin, PromptAssembly, ToolSchema
 from ..scopes import scope_chain_of
 from .check_texts import Texts, check_assembly_texts, rendered
-from .faults import fault_in_scope
+from .faults import fault_in_scope, fault_of_report
 from .findings import Finding, finding_at, finding_of_fault
 from .payload import GLOBAL
 from .safe import one_line
@@ -72,6 +73,9 @@ def _rows(session: Session) -> Iterator[Finding]:
         yield finding_of_fault(_rule_of(fiber.error), fiber.name, fault)
     for fiber, fault in session.unfinished():
         yield finding_of_fault("plugin", fiber.name, fault)
+    for fiber, reported in session.reported:
+        if fiber.error is not reported:
+            yield finding_of_fault("reported", fiber.name, fault_of_report(fiber, reported))
     for waiting in session.waiting():
         place = str(waiting.entry.place_of("name"))
         yield Finding("waiting", GLOBAL, waiting.fiber.name, place, str(waiting))

@@ -13,13 +13,22 @@ import attrs
 from rich.console import Console
 from rich.text import Text
 
+from .. import Fiber
 from ..errors import HarnessError, ManifestError, PromptRenderError
 from ..loader import raised_at
 from ..prompt import PromptAssembly
 from .payload import written_at
 from .safe import one_line
 
-__all__ = ["Fault", "Faulty", "fault_in_scope", "logged", "print_faults", "relative"]
+__all__ = [
+    "Fault",
+    "Faulty",
+    "fault_in_scope",
+    "fault_of_report",
+    "logged",
+    "print_faults",
+    "relative",
+]
 
 
 @attrs.frozen
@@ -70,6 +79,13 @@ def fault_in_scope(
         relative("; ".join(notes)),
         error,
     )
+
+
+def fault_of_report(fiber: Fiber, error: BaseException) -> Fault:
+    """Return an error without a caller, as it was reported for a fiber, as a fault."""
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    message = f"fiber {fiber.path}: {type(error).__name__}: {error}"
+    return Fault(relative(message), None, relative("; ".join(notes)), error)
 
 
 def print_faults(console: Console, faults: Iterable[Fault], *, debug: bool) -> None:

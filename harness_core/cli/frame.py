@@ -18,7 +18,7 @@ from ..app import DEFAULT_PLUGINS, Application, Settings
 from ..errors import ManifestError, closest
 from ..loader import raised_at
 from ..prompt import PromptAssembly
-from .faults import Fault, Faulty, logged, print_faults
+from .faults import Fault, Faulty, fault_of_report, logged, print_faults
 from .safe import one_line
 from .session import ScopeView, Session, UnknownScope, open_session
 
@@ -124,6 +124,10 @@ def warn(app: Application, session: Session, pairs: list[tuple[ScopeView, Prompt
     for waiting in session.waiting():
         where = waiting.entry.place_of("name")
         console.print(f"warning: {where}: {waiting}", style="yellow", soft_wrap=True)
+    for fiber, error in session.reported:
+        if fiber.error is not error:
+            said = f"warning: {fault_of_report(fiber, error).message}"
+            console.print(one_line(said), style="yellow", soft_wrap=True)
     for view, assembly in pairs:
         for one in assembly.explain():
             if one.status == "failed":

@@ -15,7 +15,9 @@ from ..app import Application as Application
 from ..app import Settings as Settings
 from .faults import Fault as Fault
 from .faults import Faulty as Faulty
+from .frame import EPILOG as EPILOG
 from .frame import common as common
+from .frame import print_json as print_json
 from .frame import run_command as run_command
 from .frame import run_in_frame as run_in_frame
 from .frame import stop_at_faults as stop_at_faults
@@ -33,6 +35,7 @@ from .telling import show_differences as show_differences
 from .telling import show_happening as show_happening
 
 __all__ = [
+    "EPILOG",
     "Application",
     "Fault",
     "Faulty",
@@ -44,6 +47,7 @@ __all__ = [
     "common",
     "one_line",
     "open_session",
+    "print_json",
     "report_errors",
     "run_command",
     "run_in_frame",

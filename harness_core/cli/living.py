@@ -20,9 +20,16 @@ from .. import Context
 from ..errors import ManifestError
 from ..loader import Loader, Plan, ReconcileError, fault_of
 from ..prompt import AssemblyDiff, PromptAssembly, diff_assemblies, render_prompt
-from ..reload import Batch, Reloaded, Reloader, StagingError, watch
-from ..reload.blame import excerpt, place_of
-from ..reload.snapshot import Snapshot
+from ..reload import (
+    Batch,
+    Reloaded,
+    Reloader,
+    Snapshot,
+    StagingError,
+    excerpt,
+    place_of,
+    watch,
+)
 from .faults import fault_in_scope
 from .roots import RowFinder, roots_of
 from .session import Session
@@ -49,13 +56,14 @@ class Happening:
     stale: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """Return what `harness dev --json` prints."""
+        """Return what `harness dev --json` prints. Paths of files are absolute."""
         first = self.troubles[0] if self.troubles else None
+        file = os.path.abspath(first.file) if first is not None and first.file else None
         return {
             "event": self.event,
             "plugins": list(self.plugins),
             "scopes": self.scopes,
-            "error": first and {"file": first.file, "line": first.line, "message": first.message},
+            "error": first and {"file": file, "line": first.line, "message": first.message},
             "seconds": round(self.seconds, 6),
         }
 

@@ -67,6 +67,21 @@ async def test_the_section_is_there_and_goes_with_the_plugin(app: Context) -> No
 '''
 
 
+_SETTINGS = """\
+[pytest]
+asyncio_default_fixture_loop_scope = function
+"""
+
+_CONFIGURING = {
+    "pytest.ini": None,
+    ".pytest.ini": None,
+    "pyproject.toml": "[tool.pytest",
+    "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}
+"""Files in which pytest looks for settings, and what they then hold."""
+
+
 @click.group()
 def new() -> None:
     """Write something to begin with."""
@@ -83,12 +98,17 @@ def new() -> None:
     help="Where to write it.",
 )
 def new_plugin(name: str, directory: Path) -> None:
-    """Write a plugin, NAME.py, and a test of it that passes, test_NAME.py."""
+    """Write a plugin, NAME.py, and a test of it that passes, test_NAME.py.
+
+    And pytest.ini, unless pytest is configured there already.
+    """
     _check(name)
     files = {
         directory / f"{name}.py": _PLUGIN.format(name=name),
         directory / f"test_{name}.py": _TEST.format(name=name),
     }
+    if not _configures_pytest(directory):
+        files[directory / "pytest.ini"] = _SETTINGS
     for file in files:
         if file.exists() or file.is_symlink():
             raise click.ClickException(f"{file} exists already; nothing has been written")
@@ -99,10 +119,28 @@ def new_plugin(name: str, directory: Path) -> None:
                 opened.write(text)
     except OSError as error:
         raise click.ClickException(f"cannot write to {directory}: {error.strerror}") from error
-    plugin, test = files
-    click.echo(f"wrote {plugin} and {test}")
+    plugin, test, *others = files
+    click.echo(f"wrote {', '.join(map(str, (plugin, *others)))} and {test}")
     click.echo(f"run its test:  python -m pytest {test}")
     click.echo(f"add it to harness.yaml:  - name: ./{name}.py")
+
+
+def _configures_pytest(directory: Path) -> bool:
+    """Whether pytest finds settings in a directory or above it."""
+    place = directory.absolute()
+    return any(
+        section is None or _has_section(above / file, section)
+        for above in (place, *place.parents)
+        for file, section in _CONFIGURING.items()
+        if (above / file).is_file()
+    )
+
+
+def _has_section(file: Path, section: str) -> bool:
+    try:
+        return section in file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _check(name: str) -> None:

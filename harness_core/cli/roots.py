@@ -12,8 +12,7 @@ from typing import Any
 
 from .. import Fiber
 from ..loader import Loader, as_dict, as_list, entry_points, unwrapped, wrapped
-from ..reload import PluginFinder, Staged, find_again
-from ..reload.plugins import module_of
+from ..reload import PluginFinder, Staged, find_again, module_of
 
 __all__ = ["RowFinder", "roots_of"]
 

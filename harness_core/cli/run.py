@@ -12,7 +12,7 @@ import click
 
 from .. import Context, Fiber
 from ..app import DEFAULT_PLUGINS, Application, Settings
-from .faults import Fault, print_faults, relative
+from .faults import fault_of_report, print_faults
 from .frame import common, run_in_frame, stop_at_faults, warn
 from .safe import one_line
 from .session import open_session
@@ -71,9 +71,7 @@ def report_errors(
     def report(fiber: Fiber, error: BaseException) -> None:
         if unless():
             return
-        message = f"fiber {fiber.path}: {type(error).__name__}: {error}"
-        notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
-        fault = Fault(relative(message), None, relative("; ".join(notes)), error)
+        fault = fault_of_report(fiber, error)
         print_faults(app.diagnostics(), [fault], debug=app.settings().debug)
 
     root.on("fiber/error", report, unfiltered=True)

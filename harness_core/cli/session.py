@@ -46,11 +46,18 @@ class ScopeView:
 
 @attrs.frozen(eq=False)
 class Session:
-    """A tree that runs a manifest and has come to rest. `busy` holds what still loads."""
+    """A tree that runs a manifest and has come to rest. `busy` holds what still loads.
+
+    `reported` holds the errors without a caller that there were on the way: nothing failed for
+    them, and somebody has to be told.
+    """
 
     root: Context
     loader: Loader
     busy: list[Fiber]
+    reported: list[tuple[Fiber, BaseException]] = attrs.field(
+        factory=list[tuple[Fiber, BaseException]]
+    )
 
     def faults(self) -> list[Fault]:
         """Return what could not be mounted, what failed, and what is not done loading."""
@@ -105,6 +112,8 @@ class Session:
         found: dict[int, tuple[Any, Context]] = {}
         for fiber in walk_fibers(self.root.fiber):
             key = fiber.ctx.tag
+            if getattr(key, "is_part", False):  # of what agents see, and no agent
+                continue
             if key is not None and fiber.ctx.get("system_prompt") is not None:
                 found.setdefault(id(key), (key, fiber.ctx))
         return sorted(found.values(), key=lambda pair: len(scope_chain_of(pair[0])))
@@ -150,6 +159,11 @@ async def open_session(
             root.provide("loader", loader)
             if before is not None:
                 before(root, loader)
+            reported: list[tuple[Fiber, BaseException]] = []
+            listening = root.on(
+                "fiber/error", lambda *report: reported.append(report), unfiltered=True
+            )
             loader.start(DEFAULT_PLUGINS)
             busy = await settle(root.fiber, app.settings().patience)
-        yield Session(root, loader, busy)
+            await listening()
+        yield Session(root, loader, busy, reported)

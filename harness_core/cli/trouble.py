@@ -8,7 +8,7 @@ import attrs
 
 from ..errors import ManifestError
 from ..loader import raised_at
-from ..reload.blame import excerpt
+from ..reload import excerpt
 from .faults import Fault
 
 __all__ = ["Trouble", "trouble_in_manifest", "trouble_of"]

@@ -52,6 +52,23 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
         '    sp.tools(lambda: ToolProviderResult(tools, ["read", "edit-file"]))\n'),
         {"rule": "hidden-tool", "where": "p.py:7", "says": 'description of tool "read"'},
     ),
+    "a tool without its section": (
+        ('    from harness_core.prompt import ToolProviderResult, ToolSchema\n'
+        '    sp.tools(lambda: ToolProviderResult([ToolSchema("run")]))\n'
+        '    sp.section("how", "Run it.", order=1)\n    sp.pair("how", "run")\n'
+        '    async def drop(assembly, context, next):\n'
+        '        assembly = await next()\n        assembly.sections.clear()\n'
+        '        return assembly\n    ctx.on("system-prompt/assemble", drop)\n'),
+        {"rule": "broken-pair", "where": "p.py:7", "says": 'its tool "run" was left out too'},
+    ),
+    "a section without its tool": (
+        ('    sp.tools(lambda: [{"name": "run"}])\n'
+        '    sp.section("how", "Do it.", order=1)\n    sp.pair("how", "run")\n'
+        '    async def drop(assembly, context, next):\n'
+        '        assembly = await next()\n        assembly.tools.clear()\n'
+        '        return assembly\n    ctx.on("system-prompt/assemble", drop)\n'),
+        {"rule": "broken-pair", "where": "p.py:6", "says": 'its tool "run" is gone: dropped by'},
+    ),
     "failed contribution": (
         '    sp.section("a", lambda: 1 / 0, order=1, optional=True)\n',
         {"rule": "failed-contribution", "where": "p.py:5", "says": "ZeroDivisionError"},
@@ -133,6 +150,16 @@ SILENT = {
         '    sp.tools(lambda: ToolProviderResult([], ["read"]))\n'
         '    sp.section("a", "Please read this. {{ braces }}", order=1, literal=True)\n'
     ),
+    "guidance for a tool that is called through another": (
+        '    from harness_core.prompt import ToolProviderResult, ToolSchema\n'
+        '    tools = [ToolSchema("run", "Calls `read`.")]\n'
+        '    sp.tools(lambda: ToolProviderResult(tools, ["read", "run"], {"run": ["read"]}))\n'
+        '    sp.section("a", "Call `read`.", order=1, requires_tools=("read",))\n'
+    ),
+    "a pair that is whole": (
+        '    sp.tools(lambda: [{"name": "run"}])\n'
+        '    sp.section("how", "Do it.", order=1)\n    sp.pair("how", "run")\n'
+    ),
     "guidance that goes with its tool": (
         '    from harness_core.prompt import ToolProviderResult\n'
         '    sp.tools(lambda: ToolProviderResult([], ["read"]))\n'
@@ -175,6 +202,40 @@ def test_faulty_rows_are_found(write: Write, harness: Run, name: str) -> None:
     assert (rule, where) in found or (where is None and rule in {one for one, _ in found})
 
 
+def test_a_preset_is_checked_through_the_agents_that_see_it(write: Write, harness: Run) -> None:
+    """It is no agent itself, so what only an agent has is no fault of it."""
+    write(
+        manifest="""
+        - name: presets
+          config: {presets: {coder: {persona: You run on {{model}}.}}}
+        - name: agents
+          config: {agents: {main: {preset: coder, model: small-1}}}
+        """.replace("You run on {{model}}.", '"You run on {{model}}."')
+    )
+    ended = harness("check", "harness.yaml", "--json")
+    assert (ended.code, ended.data) == (0, [])
+    assert list(harness("prompt", "harness.yaml", "--json").data["scopes"]) == ["global", "main"]
+
+
+def test_an_error_that_nobody_waits_for_is_found(write: Write, harness: Run) -> None:
+    """It fails no fiber, so that only a report tells of it: in `check`, and as a warning."""
+    listener = """
+        def broken():
+            raise RuntimeError("no such host")
+
+        def apply(ctx):
+            ctx.on("boot", broken)
+            ctx.emit("boot")
+    """
+    write(manifest="- name: ./p.py", p=listener)
+    (found,) = harness("check", "harness.yaml", "--json").data
+    assert (found["rule"], found["plugin"], found["scope"]) == ("reported", "p", "global")
+    assert "RuntimeError: no such host" in found["message"]
+    outcome = harness("prompt", "harness.yaml")
+    assert (outcome.code, outcome.err.count("warning:")) == (0, 1)
+    assert "RuntimeError: no such host" in outcome.err
+
+
 def test_every_scope_is_checked_and_an_inherited_fault_is_said_once(
     write: Write, harness: Run
 ) -> None:
@@ -213,6 +274,57 @@ tool.inject = ["system_prompt"]
     write(manifest=manifest, p=START + "    pass\n" + tool)
     (found,) = harness("check", "harness.yaml", "--json").data
     assert (found["rule"], found["scope"], found["plugin"]) == ("hidden-tool", "talker", "agents")
+
+
+CODE_MODE = """
+- name: tools
+- name: harness_plugins.code_mode
+- name: ./p.py
+- name: agents
+  config:
+    agents:
+      coder: {plugins: [{name: './p.py:codes'}]}
+      titler:
+        parent: coder
+        plugins: [{name: './p.py:only_a_title'}]
+"""
+
+
+def test_code_mode_and_what_breaks_it_are_told_apart(write: Write, harness: Run) -> None:
+    """An agent whose complete section leaves no room for the signatures has no code either."""
+    plugins = """
+def apply(ctx):
+    @ctx.tools.register()
+    def read(path: str) -> str:
+        "Read a file."
+        return ""
+    ctx.system_prompt.section("r", "Use `read`.", order=110, requires_tools=["read"])
+inject = ["tools", "system_prompt"]
+
+def codes(ctx):
+    ctx.tools.present_as("code")
+codes.inject = ["tools"]
+
+def only_a_title(ctx):
+    ctx.system_prompt.section("title", "Find a title.", order=0, complete=True)
+only_a_title.inject = ["system_prompt"]
+"""
+    write(manifest=CODE_MODE, p=plugins)
+    (found,) = harness("check", "harness.yaml", "--json", "--interval", "0").data
+    assert (found["rule"], found["scope"], found["plugin"]) == (
+        "broken-pair", "titler", "code_mode",
+    )  # fmt: skip
+    assert found["message"] == (
+        'section "code_mode" was left out: replaced by complete section "title"; its tool '
+        '"run_code" was left out too'
+    )
+    write(manifest=CODE_MODE.replace("- name: harness_plugins.code_mode\n", ""), p=plugins)
+    found = harness("check", "harness.yaml", "--json", "--interval", "0").data
+    assert [(one["rule"], one["scope"]) for one in found] == [
+        ("assembly", "coder"), ("assembly", "titler"),
+    ]  # fmt: skip
+    assert 'presented as "code" by plugin "codes" at p.py:11' in found[0]["message"]
+    assert 'mount the plugin "code_mode"' in found[0]["message"]
 
 
 def test_people_get_one_line_a_fault_and_a_sum(write: Write, harness: Run) -> None:

@@ -129,7 +129,7 @@ def test_a_harness_that_starts_broken_comes_up_with_a_good_save(tmp_path: Path) 
     save(tmp_path / "harness.yaml", MANIFEST + "- name: ./other.py\n")
     with process(tmp_path, "dev", "harness.yaml", "--json") as running:
         event = ready(running)
-        assert event["error"]["file"] == "harness.yaml"
+        assert event["error"]["file"] == str(tmp_path / "harness.yaml")
         assert event["error"]["line"] == 1
         assert "rules.py:1" in event["error"]["message"]
         save(tmp_path / "rules.py", RULES.format(text="good"))

@@ -42,13 +42,23 @@ def test_plugins_for_people(harness: Run) -> None:
 
 
 def test_a_new_plugin_passes_its_test_and_runs(harness: Run, tmp_path: Path) -> None:
-    """At once, under pytest with its default settings."""
+    """At once, outside any project, with warnings as errors."""
     place = tmp_path / "deep" / "er"
     outcome = harness("new", "plugin", "house_rules", "--directory", str(place))
     assert outcome.code == 0, outcome.err
     assert "- name: ./house_rules.py" in outcome.out
     test = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_house_rules.py"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "test_house_rules.py",
+        ],
         cwd=place,
         capture_output=True,
         text=True,
@@ -57,7 +67,7 @@ def test_a_new_plugin_passes_its_test_and_runs(harness: Run, tmp_path: Path) -> 
     )
     assert test.returncode == 0, test.stdout + test.stderr
     assert "1 passed" in test.stdout
-    assert "warning" not in test.stdout.lower().replace("pytestdeprecationwarning", "")
+    assert "warning" not in test.stdout.lower() + test.stderr.lower()
     (place / "harness.yaml").write_text("- {name: ./house_rules.py, config: {text: Be brief.}}\n")
     assert "Be brief." in harness("prompt", str(place / "harness.yaml"), "--raw").out
     assert harness("check", str(place / "harness.yaml")).code == 0
@@ -78,6 +88,20 @@ def test_a_new_plugin_is_clean(harness: Run, tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout
+
+
+def test_settings_of_pytest_are_written_where_there_are_none(harness: Run, tmp_path: Path) -> None:
+    """Also above the directory, they stay what they are."""
+    inner = tmp_path / "inner"
+    harness("new", "plugin", "first", "--directory", str(tmp_path))
+    settings = tmp_path / "pytest.ini"
+    assert settings.read_text().startswith("[pytest]\n")
+    harness("new", "plugin", "second", "--directory", str(inner))
+    assert sorted(one.name for one in inner.iterdir()) == ["second.py", "test_second.py"]
+    settings.unlink()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n[tool.pytest.ini_options]\n")
+    harness("new", "plugin", "third", "--directory", str(tmp_path))
+    assert not settings.exists()
 
 
 @pytest.mark.parametrize("file", ["mine.py", "test_mine.py"])
