@@ -18,14 +18,18 @@ from harness_core import Context, Event, ScopeTarget, scope_target
 from harness_core.errors import InactiveFiberError, PluginError, closest
 
 from .encode import to_text, truncate
+from .errors import ToolError
 from .events import ASK, EXECUTE, POST_EXECUTE, PRE_EXECUTE, RESULT
 from .faults import summary, without_traceback
-from .model import Status, Tool, ToolCall, ToolDecision, ToolError, ToolResult
+from .model import Status, Tool, ToolCall, ToolDecision, ToolResult
+from .naming import python_name
 from .running import Gone, TimedOut, run_owned
 from .validate import ArgumentsError, plain_copy
 
 if TYPE_CHECKING:
-    from .layers import ToolEntry, ToolLayers
+    from .entries import ToolEntry
+    from .layers import ToolLayers
+    from .view import View
 
 __all__ = ["Execution"]
 
@@ -37,28 +41,27 @@ class Execution:
         self,
         ctx: Context,
         layers: ToolLayers,
-        find: Callable[[], ToolEntry | None],
-        visible: Callable[[], list[str]],
-        call: tuple[str, object, object | None, str | None],
+        view: Callable[[], View],
+        call: ToolCall,
         limits: tuple[float | None, int | None],
     ) -> None:
-        name, arguments, scope, call_id = call
         self._ctx = ctx
         self._bus = ctx.kernel.bus
         self._layers = layers
-        self._find = find
-        self._visible = visible
+        self._view = view
         self._limits = limits
-        self._entry = entry = find()
+        self._entry = entry = view().find(call.name, call.via)
         self._tool: Tool | None = entry.tool if entry is not None else None
         self._plugin = entry.plugin if entry is not None else None
         self._is_too_deep = False
         try:
-            copied = plain_copy(arguments)
+            copied = plain_copy(call.arguments)
         except RecursionError:
             copied, self._is_too_deep = None, True
-        self.call = ToolCall(name, copied, scope, call_id, self._tool, self._plugin)
-        self._target: ScopeTarget = scope_target(None, scope)
+        self.call = ToolCall(
+            call.name, copied, call.scope, call.call_id, self._tool, self._plugin, call.via
+        )
+        self._target: ScopeTarget = scope_target(None, call.scope)
 
     async def run(self) -> ToolResult:
         """Return the result; only a cancellation of the caller is raised."""
@@ -93,11 +96,20 @@ class Execution:
             text, status, violations=violations, name=self.call.name, call_id=self.call.call_id
         )
 
-    def _unknown(self) -> ToolResult:
-        names = self._visible()
-        guess = closest(self.call.name, names)
+    def _not_there(self) -> ToolResult:
+        """Return what a call of a name reads that it cannot make: why, and what it can do."""
+        name, view = self.call.name, self._view()
+        if self.call.via is None and view.is_indirect(name):
+            runner = view.runner.name if view.runner is not None else ""
+            text = (
+                f'tool "{name}" is not called directly here: call "{runner}", with code that does '
+                f"`await {python_name(name, view.inner)}(...)`"
+            )
+            return self._answer("denied", text)
+        names = list(view.callable_via(self.call.via))
+        guess = closest(name, names)
         hint = f'; did you mean "{guess}"?' if guess else ""
-        text = f'unknown tool "{self.call.name}"; available tools: {", ".join(names) or "(none)"}'
+        text = f'unknown tool "{name}"; available tools: {", ".join(names) or "(none)"}'
         return self._answer("unknown", text + hint)
 
     # Whether it may run
@@ -105,7 +117,7 @@ class Execution:
     async def _decide_and_run(self) -> tuple[ToolResult, bool]:
         entry, tool = self._entry, self._tool
         if entry is None or tool is None:
-            return self._unknown(), False
+            return self._not_there(), False
         if self._is_too_deep:
             return self._invalid(ArgumentsError(("$: nested too deeply",))), False
         try:
@@ -119,14 +131,14 @@ class Execution:
             return refusal, False
         turn = None if tool.parallel else await self._layers.turns.take(self.call.scope)
         try:
-            now = self._find()
-            if now is entry:
+            now = self._view().find(self.call.name, self.call.via)
+            if now is entry and entry.tool is tool:
                 return await self._execute(entry, tool, prepared), True
         finally:
             if turn is not None:
                 turn.release()
         if now is None:
-            return self._unknown(), False
+            return self._not_there(), False
         return self._gone("was replaced before the call could run; call it again"), False
 
     def _invalid(self, error: ArgumentsError) -> ToolResult:
@@ -213,9 +225,10 @@ class Execution:
 
     def _result_of(self, value: object) -> ToolResult:
         if isinstance(value, ToolResult):
-            return attrs.evolve(value, name=self.call.name, call_id=self.call.call_id)
-        name, call_id = self.call.name, self.call.call_id
-        return ToolResult(to_text(value), value=value, name=name, call_id=call_id)
+            whole, call = value.text, self.call
+            return attrs.evolve(value, name=call.name, call_id=call.call_id, whole=whole)
+        name, call_id, text = self.call.name, self.call.call_id, to_text(value)
+        return ToolResult(text, value=value, name=name, call_id=call_id, whole=text)
 
     def _gone(self, what: str) -> ToolResult:
         return self._answer("gone", f'tool "{self.call.name}" {what}')

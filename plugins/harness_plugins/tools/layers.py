@@ -1,135 +1,34 @@
-"""What is registered, where: tools and restrictions in scoped layers that outlive the service.
+"""What is registered, where: tools, restrictions and presentations, in layers by scope.
 
+The layers outlive the service.
 Views (what a scope sees) are kept on the layers they were made from, and dropped the moment one
 of those layers changes, so nothing of a plugin that is gone stays reachable here.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType
-from typing import Any, Final, Literal
+from typing import Any, Literal, NamedTuple
 
-from harness_core import Context, Effect, Event, Fiber, NamedEntries, ScopedLayers
-from harness_core.errors import DuplicateRegistrationError
-from harness_core.prompt import Origin, ToolSchema
+from harness_core import Context, Effect, NamedEntries, ScopedLayers
+from harness_core.errors import DuplicateRegistrationError, PluginError
+from harness_core.prompt import CHANGE
 
-from .model import DuplicateToolError, Tool
+from .entries import Entry, PresentationEntry, RestrictionEntry, ToolEntry
+from .errors import DuplicatePresentationError, DuplicateToolError
+from .model import Tool
 from .turns import Turns
 from .view import View
 
-__all__ = ["Entry", "Layer", "ToolLayers"]
+__all__ = ["Layer", "ToolLayers"]
 
-CHANGE: Final[Event[[], None]] = Event("system-prompt/change", vetoing=True)
-"""The event of the system prompt: what the model is told has changed."""
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-
-
-def calling_site() -> tuple[CodeType, int]:
-    """Return the place outside this package that the current call came from."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-
-class Entry:
-    """One registered tool or restriction: who registered it, and where.
-
-    An entry that was taken back keeps names only: an assembly that somebody holds can still say
-    whose a tool was, and keeps nobody alive.
-    """
-
-    def __init__(self, kind: Literal["tool", "restriction"], name: str, ctx: Context) -> None:
-        self.kind = kind
-        self.name = name
-        self.ctx: Context | None = ctx
-        self.fiber: Fiber | None = ctx.fiber
-        self.effect: Effect | None = None
-        self.site = calling_site()
-        self._scope: Callable[[], object | None] = lambda: ctx.tag
-        self._origin: tuple[Any, ...] | None = None
-
-    @property
-    def entry(self) -> Entry:
-        """Itself, the source of what the prompt shows."""
-        return self
-
-    @property
-    def scope(self) -> object | None:
-        """The key of the layer; None for the global one, and for a scope that is gone."""
-        return self._scope()
-
-    @property
-    def plugin(self) -> str:
-        """The name of the plugin that registered it."""
-        return self.fiber.name if self.fiber is not None else str(self._facts()[0])
-
-    def _facts(self) -> tuple[Any, ...]:
-        if self._origin is not None:
-            return self._origin
-        assert self.fiber is not None
-        file, line = "", 0
-        if self.effect is not None:
-            info = self.effect.describe()
-            file, line = info.file, info.line
-        return self.fiber.name, self.fiber.path, file, line
-
-    def origin(self, seconds: float | None = None) -> Origin:
-        """Return where it was registered."""
-        plugin, fiber, file, line = self._facts()
-        return Origin(
-            self.kind, self.name, plugin, fiber, self.scope, None, file, line, (), seconds
-        )
-
-    def retire(self) -> None:
-        """Keep only names."""
-        self._origin = self._facts()
-        scope = self.scope
-        if scope is not None:
-            try:
-                self._scope = weakref.ref(scope)
-            except TypeError:
-                self._scope = lambda: scope
-        else:
-            self._scope = lambda: None
-        self.ctx = self.fiber = self.effect = None
-
-
-class ToolEntry(Entry):
-    """A registered tool, with the one schema object that every assembly shows."""
-
-    def __init__(self, tool: Tool, ctx: Context) -> None:
-        super().__init__("tool", tool.name, ctx)
-        self.tool = tool
-        self.schema = ToolSchema(tool.name, tool.description, tool.parameters, source=self)
-
-    def retire(self) -> None:
-        super().retire()
-        del self.tool, self.schema
-
-
-class RestrictionEntry(Entry):
-    """A registered restriction of what its scope inherits."""
-
-    def __init__(self, allow: frozenset[str] | None, deny: frozenset[str], ctx: Context) -> None:
-        said = [] if allow is None else [f"allow {', '.join(sorted(allow)) or 'nothing'}"]
-        said += [f"deny {', '.join(sorted(deny)) or 'nothing'}"] if deny or allow is None else []
-        super().__init__("restriction", "; ".join(said), ctx)
-        self.allow = allow
-        self.deny = deny
-
-    def lets(self, name: str) -> bool:
-        """Whether an inherited tool of this name passes."""
-        return name not in self.deny and (self.allow is None or name in self.allow)
+MOST_KNOWN = 10_000
+"""Scopes whose keys cannot tell when they go, such as strings, and whose views are kept by them."""
 
 
 class Layer(NamedEntries[tuple[str, Any], Entry]):
-    """The tools and restrictions of one scope."""
+    """The tools, restrictions and presentation of one scope."""
 
     def __init__(self, key: object | None) -> None:
         super().__init__(lambda name: DuplicateRegistrationError(name[0], str(name[1]), self.name))
@@ -151,6 +50,11 @@ class Layer(NamedEntries[tuple[str, Any], Entry]):
         found = self.get(("tool", name))
         return found if isinstance(found, ToolEntry) else None
 
+    def presentation(self) -> PresentationEntry | None:
+        """Return how its tools are presented, as far as somebody said so here."""
+        found = self.get(("presentation", ""))
+        return found if isinstance(found, PresentationEntry) else None
+
     def forget_views(self) -> None:
         """Drop what was made from this layer."""
         self.view = None
@@ -160,49 +64,83 @@ class Layer(NamedEntries[tuple[str, Any], Entry]):
 
 
 class ToolLayers(ScopedLayers[Layer]):
-    """All tools and restrictions of one registry, and whose turn it is in each scope."""
+    """All that one registry holds, and whose turn it is in each scope."""
 
     def __init__(self, root: Context) -> None:
         super().__init__(Layer, lambda _: root.emit(CHANGE))
         self.turns = Turns()
+        self._known: dict[int, _Known] = {}
+        """Views by the identity of a scope: those that were asked for since the last change."""
+
+    def _forget_views(self, layer: Layer) -> None:
+        layer.forget_views()
+        self._known.clear()
 
     def add(self, entry: Entry) -> Effect:
         """Register an entry where its context says; all or nothing.
 
-        Raises DuplicateToolError for a name that its layer has, InactiveFiberError, and whatever a
-        listener of `system-prompt/change` raises.
+        Raises DuplicateToolError or DuplicatePresentationError for what its layer has already,
+        InactiveFiberError, and whatever a listener of `system-prompt/change` raises.
         """
         ctx = entry.ctx
         assert ctx is not None
 
         def insert(layer: Layer, place: float) -> Callable[[], None]:
-            key = entry.name if entry.kind == "tool" else place
-            self._refuse_duplicate(layer, entry)
-            layer.add((entry.kind, key), entry, place)
-            layer.forget_views()
+            keys = {"tool": entry.name, "restriction": place, "presentation": ""}
+            key = (entry.kind, keys[entry.kind])
+            if not layer.is_free(key, place):
+                self._refuse_duplicate(layer, entry)
+            layer.add(key, entry, place)
+            self._forget_views(layer)
 
             def undo() -> None:
-                layer.remove((entry.kind, key))
-                layer.forget_views()
+                layer.remove(key, entry)
+                self._forget_views(layer)
                 entry.retire()
 
             return undo
 
-        effect = entry.effect = self.effect(ctx, insert, label=(entry.kind, entry.name))
-        effect.site = entry.site
+        effect = entry.effect = self.effect(
+            ctx, insert, label=(entry.kind, entry.name), site=entry.site
+        )
         return effect
 
-    def _refuse_duplicate(self, layer: Layer, entry: Entry) -> None:
-        holder = layer.tool(entry.name) if entry.kind == "tool" else None
-        if holder is not None:
-            origin = holder.origin()
-            raise DuplicateToolError(
-                entry.name,
-                layer.name,
-                plugin=entry.plugin,
-                holder=origin.plugin,
-                place=f"{origin.file}:{origin.line}",
+    def replace(self, ctx: Context, effect: Effect, tool: Tool) -> None:
+        """Put a tool in the place of the one that an effect stands for; all or nothing.
+
+        Raises PluginError if that effect is not of a tool of this name, here, and whatever a
+        listener of `system-prompt/change` raises.
+        """
+        layer = self.peek(ctx.tag)
+        entry = layer.tool(tool.name) if layer is not None else None
+        if layer is None or entry is None or entry.effect is not effect:
+            raise PluginError(
+                f'"{tool.name}" cannot be replaced: expected the effect that its registration '
+                "returned, not undone yet, and a context of the same scope"
             )
+        before = entry.tool, entry.schema
+        entry.take(tool)
+        self._forget_views(layer)
+        try:
+            ctx.root.emit(CHANGE)
+        except BaseException:
+            entry.tool, entry.schema = before
+            self._forget_views(layer)
+            raise
+
+    def _refuse_duplicate(self, layer: Layer, entry: Entry) -> None:
+        is_tool = entry.kind == "tool"
+        holder = layer.tool(entry.name) if is_tool else layer.presentation()
+        assert holder is not None
+        origin = holder.origin()
+        refuse = DuplicateToolError if is_tool else DuplicatePresentationError
+        raise refuse(
+            holder.name,
+            layer.name,
+            plugin=entry.plugin,
+            holder=origin.plugin,
+            place=f"{origin.file}:{origin.line}",
+        )
 
     def on_chain(self, scope: object | None) -> list[Layer]:
         """Return the layers that a scope sees, the global one first."""
@@ -210,6 +148,10 @@ class ToolLayers(ScopedLayers[Layer]):
 
     def view(self, scope: object | None) -> View:
         """Return what a scope sees: the one answer to what is visible."""
+        known = self._known.get(id(scope))
+        version = self.links_version()
+        if known is not None and known.version == version:
+            return known.view
         layers = self.on_chain(scope)
         nearest = layers[-1]
         view = nearest.view
@@ -217,4 +159,28 @@ class ToolLayers(ScopedLayers[Layer]):
             view = nearest.view = View(layers)
             for layer in layers[:-1]:
                 layer.built_on_it.add(nearest)
+        self._note(scope, view, version)
         return view
+
+    def _note(self, scope: object | None, view: View, version: int) -> None:
+        identity, known = id(scope), self._known
+        if scope is None or isinstance(scope, str | int):
+            if len(known) < MOST_KNOWN:
+                known[identity] = _Known(scope, version, view)
+            return
+        try:
+            key = weakref.ref(scope, lambda _: known.pop(identity, None))
+        except TypeError:
+            return  # it could be something large, and nobody tells when it goes
+        known[identity] = _Known(key, version, view)
+
+
+class _Known(NamedTuple):
+    """The view of a scope: right while the scope lives and no link of scopes has changed.
+
+    `key` keeps the scope alive, so that its identity is not used again, or notices when it goes.
+    """
+
+    key: object
+    version: int
+    view: View

@@ -8,23 +8,17 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from harness_core.errors import (
-    DuplicateRegistrationError,
-    HarnessError,
-    InvalidNameError,
-    PluginError,
-)
+from harness_core.errors import InvalidNameError, PluginError
 from harness_core.prompt import TOOL_ORDER_REST, Origin, ToolSchema
 
+from .encode import to_json
+from .presentation import Presentation
 from .validate import ArgumentsError, Schema, plain_copy
 
 __all__ = [
-    "DuplicateToolError",
-    "RestrictionError",
     "Tool",
     "ToolCall",
     "ToolDecision",
-    "ToolError",
     "ToolResult",
     "Visibility",
 ]
@@ -34,34 +28,6 @@ Arguments: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal[
     "ok", "failed", "invalid", "unknown", "denied", "timed-out", "cancelled", "gone"
 ]
-
-
-class ToolError(HarnessError, RuntimeError):
-    """What a tool raises to fail in words of its own; the model reads exactly the message.
-
-    It is an answer and no fault of the tool, so it is not logged.
-    """
-
-
-class RestrictionError(HarnessError, ValueError):
-    """A restriction that makes no sense. `names` are the unknown ones, `known` those there are."""
-
-    def __init__(
-        self, message: str, names: tuple[str, ...] = (), known: tuple[str, ...] = ()
-    ) -> None:
-        self.names = names
-        self.known = known
-        super().__init__(f"{message}; known tools: {', '.join(known) or '(none)'}")
-
-
-class DuplicateToolError(DuplicateRegistrationError):
-    """Two tools of one name at one level: plugin `holder` has it, and `plugin` wants it."""
-
-    def __init__(self, name: str, layer: str, *, plugin: str, holder: str, place: str) -> None:
-        self.plugin = plugin
-        self.holder = holder
-        hint = f': plugin "{holder}" has it ({place}), plugin "{plugin}" wants it'
-        super().__init__("tool", name, layer, hint=hint)
 
 
 def _identity(arguments: Arguments) -> Arguments:
@@ -77,7 +43,8 @@ class Tool:
     arguments, an object; it is never changed. `timeout` (seconds) and `max_output` (characters)
     stand in for those of the service. `parallel` says that calls are safe beside any others.
     `read`, if given, turns arguments that fit the schema into what `run` gets, and may raise
-    ValueError to refuse them.
+    ValueError to refuse them. `runs_code` says that it calls the other tools of its scope from
+    code: it is visible where `present_as` says "code" or "both", and nowhere else.
 
     Raises InvalidNameError, InvalidSchemaError or PluginError.
     """
@@ -89,6 +56,7 @@ class Tool:
     timeout: float | None = attrs.field(default=None, kw_only=True)
     parallel: bool = attrs.field(default=False, kw_only=True)
     max_output: int | None = attrs.field(default=None, kw_only=True)
+    runs_code: bool = attrs.field(default=False, kw_only=True)
     read: Callable[[Arguments], Any] = attrs.field(default=_identity, kw_only=True, repr=False)
     schema: Schema = attrs.field(init=False, repr=False)
     takes_call: bool = attrs.field(init=False, repr=False)
@@ -152,7 +120,8 @@ class ToolCall:
     """One call, as listeners and tools see it.
 
     `arguments` is a copy that belongs to the listeners: what they change there, the tool does not
-    see. `tool` is None where no such tool is visible.
+    see. `tool` is None where no such tool is visible. `via` is the call whose code makes this one;
+    None for a call that the model makes itself.
     """
 
     name: str
@@ -161,6 +130,7 @@ class ToolCall:
     call_id: str | None = None
     tool: Tool | None = None
     plugin: str | None = None
+    via: ToolCall | None = None
 
 
 @attrs.frozen
@@ -169,7 +139,8 @@ class ToolResult:
 
     `status` is "ok"; "failed" (it raised), "invalid" (the arguments, see `violations`), "unknown"
     (no such tool here), "denied", "timed-out", "cancelled", or "gone" (its plugin was disposed or
-    the tool replaced). `dropped` counts the characters that the output limit has taken off.
+    the tool replaced). `dropped` counts the characters that the output limit has taken off; `whole`
+    is the text as the tool gave it, set by whoever runs the tool.
     """
 
     text: str
@@ -177,6 +148,7 @@ class ToolResult:
     value: Any = attrs.field(default=None, kw_only=True)
     violations: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     dropped: int = attrs.field(default=0, kw_only=True)
+    whole: str | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     name: str = attrs.field(default="", kw_only=True)
     call_id: str | None = attrs.field(default=None, kw_only=True)
 
@@ -184,6 +156,28 @@ class ToolResult:
     def is_error(self) -> bool:
         """Whether the model is to read it as a failure."""
         return self.status != "ok"
+
+    @property
+    def data(self) -> Any:
+        """What code gets: the value as JSON data, whole where the text was cut.
+
+        The text, where there is no such value, or where a listener has changed the text: what was
+        taken out of that must not be in the data either.
+        """
+        if self.whole is not None and not self._is_as_returned(self.whole):
+            return self.text
+        if self.value is None:
+            return self.whole or self.text or None
+        try:
+            return to_json(self.value)
+        except TypeError:
+            return self.text
+
+    def _is_as_returned(self, whole: str) -> bool:
+        if not self.dropped:
+            return self.text == whole
+        room = len(whole) - self.dropped
+        return room >= 0 and self.text.startswith(whole[:room])
 
 
 @attrs.frozen
@@ -214,7 +208,8 @@ class Visibility:
     """Why a scope can or cannot call a name. `str()` is one sentence for people.
 
     `origin` is the tool of that name nearest to the scope (None: there is none), `shadows` those
-    it stands in front of, nearest first, `hidden_by` the restrictions that take it away.
+    it stands in front of, nearest first, `hidden_by` the restrictions that take it away. `through`
+    names the tool that it can only be called through, where the model cannot call it itself.
     """
 
     name: str
@@ -224,6 +219,8 @@ class Visibility:
     origin: Origin | None = None
     shadows: tuple[Origin, ...] = ()
     hidden_by: tuple[Origin, ...] = ()
+    presentation: Presentation | None = None
+    through: str | None = None
 
     def __str__(self) -> str:
         return self.reason

@@ -43,7 +43,9 @@ class _Run:
         self.closes = False
         self._over: anyio.Event | None = None
         self._is_over = False
-        deadline = math.inf if timeout is None else anyio.current_time() + timeout
+        # The clock of anyio, without its search for the loop that runs.
+        now = asyncio.get_running_loop().time()
+        deadline = math.inf if timeout is None else now + timeout
         self.scope = anyio.CancelScope(deadline=deadline)
         self._effect = fiber.register(("tool call", name), self._cancel, site=site)
 

@@ -1,23 +1,28 @@
-"""The service `tools`: register, restrict, look up, execute."""
+"""The service `tools`: register, restrict, present, look up, execute."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import attrs
 
 from harness_core import Context, Effect, Service, scope_chain_of
-from harness_core.errors import PluginError, SwapTimeoutError, closest
+from harness_core.errors import PluginError, SwapTimeoutError
 from harness_core.prompt import AssembleContext, SystemPrompt, ToolProviderResult, ToolSchema
 
+from .entries import PresentationEntry, ToolEntry
 from .execute import Execution
 from .function import function_tool
-from .layers import RestrictionEntry, ToolEntry, ToolLayers
-from .model import RestrictionError, Tool, ToolResult, Visibility, check_limits
+from .layers import ToolLayers
+from .model import Tool, ToolCall, ToolResult, Visibility, check_limits
+from .presentation import Mode, Presentation, read_mode
+from .restriction import read_restriction
 from .signals import Signal, run_until
-from .view import View, explain
+from .view import View
+from .visibility import explain
 
 __all__ = ["Tools", "ToolsConfig"]
 
@@ -48,8 +53,11 @@ class Tools(Service, key="tools"):
     def __init__(self, ctx: Context, config: ToolsConfig) -> None:
         self.config = config
         self.layers = ctx.shared_state("tools", "layers", lambda: ToolLayers(ctx.root))
+        self._told: WeakKeyDictionary[AssembleContext, dict[str, Tool]] = WeakKeyDictionary()
+        """What code can call, as an assembly was told: the texts of the same one say so too."""
         ctx.effect(lambda: self._forget_layers, label="tool layers")
-        ctx[SystemPrompt].tools(self.registered_tools)
+        self._prompt = prompt = ctx[SystemPrompt]
+        prompt.tools(self.registered_tools)
 
     def _forget_layers(self) -> None:
         if self.layers.is_empty():
@@ -115,6 +123,15 @@ class Tools(Service, key="tools"):
             raise PluginError(f"expected a Tool or a typed function, got {given!r}")
         return self.layers.add(ToolEntry(tool, self.ctx))
 
+    def replace(self, effect: Effect, tool: Tool) -> None:
+        """Put a tool in the place of one that the caller has registered, under the same name.
+
+        `effect` is what `register` returned, and stays the one that takes the tool back. No
+        assembly misses the tool meanwhile; `system-prompt/change` fires once. Raises PluginError
+        for another name, scope, or an effect that was undone; a veto leaves the tool as it was.
+        """
+        self.layers.replace(self.ctx, effect, tool)
+
     def restrict(
         self, allow: Iterable[str] | None = None, deny: Iterable[str] | None = None
     ) -> Effect:
@@ -125,25 +142,20 @@ class Tools(Service, key="tools"):
         undone, and for the scopes below too. Raises RestrictionError outside a scope, for neither
         argument, and for names that nobody has registered.
         """
-        allowed, denied = _names("allow", allow), _names("deny", deny)
-        ctx = self.ctx
-        known = self._view(ctx.tag).known
-        if ctx.tag is None:
-            raise RestrictionError(
-                "a restriction belongs to a scope: in the global layer it would bind everybody. "
-                "Call it through a scope's context",
-                known=known,
-            )
-        if allowed is None and denied is None:
-            raise RestrictionError("restrict() takes allow=[...], deny=[...] or both", known=known)
-        named = sorted({*(allowed or ()), *(denied or ())})
-        unknown = tuple(name for name in named if name not in known)
-        if unknown:
-            guesses = [f'"{guess}"' for name in unknown if (guess := closest(name, known))]
-            hint = f"; did you mean {', '.join(guesses)}?" if guesses else ""
-            quoted = ", ".join(f'"{name}"' for name in unknown)
-            raise RestrictionError(f"unknown tools {quoted}{hint}", unknown, known)
-        return self.layers.add(RestrictionEntry(allowed, denied or frozenset(), ctx))
+        known = self._view(self.ctx.tag).known
+        return self.layers.add(read_restriction(allow, deny, self.ctx, known))
+
+    def present_as(self, mode: Mode) -> Effect:
+        """Present the tools of the caller's scope, and of those below: the nearest says how.
+
+        "native": the model calls each tool itself; so it is where nobody says anything. "code": it
+        is shown one tool that runs code, which calls the others; what it calls itself is refused.
+        "both": it may do either. "code" and "both" need a tool with `runs_code`, as the plugin
+        `code_mode` has one; without it, assembling raises PresentationError. One presentation
+        for a level: raises DuplicatePresentationError, PluginError for another word, and
+        InactiveFiberError.
+        """
+        return self.layers.add(PresentationEntry(read_mode(mode), self.ctx))
 
     # Visibility
 
@@ -156,20 +168,47 @@ class Tools(Service, key="tools"):
 
     def registered_tools(self, context: AssembleContext) -> ToolProviderResult:
         """Return what an assembly shows: the provider that feeds the system prompt."""
-        return self._view(context.scope).result
+        view = self._view(context.scope)
+        if view.runner is not None:
+            self._told[context] = view.code_tools
+        return view.result(context.scope)
 
     def get(self, name: str, scope: object | None) -> Tool | None:
         """Return the tool that a call of `name` in a scope would run, or None."""
-        entry = self._view(scope).visible.get(name)
+        view = self._view(scope)
+        entry = view.direct.get(name) or view.inner.get(name)
         return entry.tool if entry is not None else None
 
     def visible(self, scope: object | None) -> dict[str, Tool]:
-        """Return the tools that a scope can call, by name, in the order of the prompt."""
+        """Return the tools that a scope can call, by name, in the order of the prompt.
+
+        The model itself, or its code: `schemas` has what the model calls, `in_code` what code does.
+        """
         return {name: entry.tool for name, entry in self._view(scope).visible.items()}
 
     def schemas(self, scope: object | None) -> tuple[ToolSchema, ...]:
-        """Return the schemas of the visible tools: the same objects while nothing changes."""
-        return tuple(self._view(scope).result.schemas)
+        """Return the schemas the model is shown: the same objects while nothing changes.
+
+        Raises PresentationError where code is to be run and nothing runs it.
+        """
+        view = self._view(scope)
+        return view.shown if view.shown is not None else view.show(scope)
+
+    def in_code(self, scope: AssembleContext | object | None) -> dict[str, Tool]:
+        """Return the tools that code of a scope can call; none where no code is run.
+
+        `scope` may be the context of an assembly: then what that very assembly was told.
+        """
+        if isinstance(scope, AssembleContext):
+            told = self._told.get(scope)
+            if told is not None:
+                return dict(told)
+            scope = scope.scope
+        return self._view(scope).code_tools
+
+    def presentation(self, scope: object | None) -> Presentation:
+        """Return how the tools of a scope are presented, and who said so."""
+        return self._view(scope).presentation(scope)
 
     def known_names(self, scope: object | None) -> tuple[str, ...]:
         """Return the names that a scope could see without restrictions."""
@@ -178,7 +217,8 @@ class Tools(Service, key="tools"):
     def why_visible(self, name: str, scope: object | None) -> Visibility:
         """Explain why a scope can or cannot call a name: whose it is, and what hides it."""
         view = self._view(scope)
-        return explain(name, scope, self.layers.on_chain(scope) if view is not _NOTHING else [])
+        layers = self.layers.on_chain(scope) if view is not _NOTHING else []
+        return explain(name, scope, layers, view)
 
     # Executing
 
@@ -190,41 +230,30 @@ class Tools(Service, key="tools"):
         scope: object | None,
         call_id: str | None = None,
         signal: Signal | None = None,
+        via: ToolCall | None = None,
     ) -> ToolResult:
         """Call a tool as the model of `scope` does, and return what became of it.
 
         Nothing that a tool, or a listener, does is raised here: every failure is a result that
         the model can read. Only a cancellation of the caller goes through. `signal` cancels this
-        call: an anyio Event that is set, or a cancel scope that is cancelled.
+        call: an anyio Event that is set, or a cancel scope that is cancelled. A tool that runs
+        code gives its own call as `via`: what code calls is `in_code`, not what the model does.
         """
-        gate = self.home.kernel.tree.gate
-        if gate.swaps:  # as an assembly does: a tool that is being reloaded comes back
+        if self._prompt.is_swapping:  # as an assembly does: a tool under reload comes back
             try:
-                await gate.wait_open()
+                await self._prompt.wait_for_swap()
             except SwapTimeoutError as error:
                 return ToolResult(str(error), "failed", name=name, call_id=call_id)
         execution = Execution(
             self.home,
             self.layers,
-            lambda: self._view(scope).visible.get(name),
-            lambda: list(self._view(scope).visible),
-            (name, arguments, scope, call_id),
+            lambda: self._view(scope),
+            ToolCall(name, arguments, scope, call_id, via=via),
             (self.config.timeout, self.config.max_output),
         )
         if signal is None:
             return await execution.run()
         return await run_until(signal, execution)
-
-
-def _names(what: str, names: Iterable[str] | None) -> frozenset[str] | None:
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise PluginError(f"{what} is {names!r}; to name one tool, write [{names!r}]")
-    found = frozenset(names)
-    if not all(isinstance(name, str) for name in found):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PluginError(f"{what} must hold tool names, got {list(found)!r}")
-    return found
 
 
 _NOTHING = View([])

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from harness_plugins.tools.api import Tool, Tools
 
-from harness_core import Context, create_scope
+from harness_core import Context, bind_scope_parent, create_scope
 from harness_core.errors import ToolOrderError
 from harness_core.prompt import PromptAssembly, SystemPrompt, diff_assemblies, render_prompt
 from harness_core.testing import assert_no_residue
@@ -98,6 +98,28 @@ async def test_the_very_same_schema_objects_are_given_while_nothing_changes() ->
         a.ctx.tools.register(tool("d"))
         assert all(x is y for x, y in zip(first, root.tools.schemas("a"), strict=False))
         assert [one.name for one in root.tools.schemas("a")] == ["a", "b", "c", "d"]
+
+
+class Key:
+    """A scope key that is told when it goes."""
+
+
+async def test_a_scope_whose_key_has_the_identity_of_one_that_is_gone_sees_its_own() -> None:
+    """Views are kept by identity, and identities are used again."""
+    async with tree() as root:
+        parent = create_scope(root, "parent")
+        parent.ctx.tools.register(tool("inherited"))
+        gone: set[int] = set()
+        again = 0
+        for _ in range(50):
+            key = Key()
+            assert root.tools.visible(key) == {}
+            again += id(key) in gone
+            bind_scope_parent(key, "parent")
+            assert list(root.tools.visible(key)) == ["inherited"]
+            gone.add(id(key))
+            del key
+        assert again
 
 
 async def test_known_names_are_those_before_restriction() -> None:
