@@ -10,6 +10,7 @@ from harness_plugins import persona
 from harness_core import Context, create_scope
 from harness_core.errors import ConfigError
 from harness_core.prompt import SystemPrompt, render_prompt
+from harness_core.testing import assert_no_residue, check_plugin
 from tests.loader.harness import running
 
 pytestmark = pytest.mark.asyncio
@@ -80,3 +81,20 @@ async def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, content: bytes
         (fault,) = [row.fault for row in loader.mounted.values() if row.fault is not None]
         assert (fault.line, fault.column) == (1, 34)
         assert "me.md" in fault.message
+
+
+async def test_its_file_is_followed_and_its_life_leaves_nothing(tmp_path: Path) -> None:
+    """Under `harness dev`, a change of the file restarts the plugin."""
+    file = tmp_path / "me.md"
+    file.write_text("One")
+    async with Context() as root:
+        await root.plugin(SystemPrompt)
+        async with assert_no_residue(root):
+            fiber = await root.plugin(persona, {"file": str(file)})
+            assert str(fiber.effects()[0]).startswith(f'watched file "{file}"')
+            file.write_text("Two")
+            await fiber.restart()
+            (*_, section) = (await root.system_prompt.assemble()).sections
+            assert section.text == "Two"
+            await fiber.dispose()
+    await check_plugin(persona, {"file": str(file)}, raises=True)

@@ -5,7 +5,8 @@
         text: You are the maintainer of this library.     # or: file: ./persona.md
 
 A file's path starts at the manifest's directory. The text may refer to variables (`{{cwd}}`),
-unless `literal: true` says that it is data; a file is read when the plugin loads.
+unless `literal: true` says that it is data. A file is read when the plugin loads; under
+`harness dev`, saving it loads the plugin again.
 
 Which section it becomes depends on where the plugin is mounted:
 
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
 import attrs
 
 from harness_core import Context
@@ -46,21 +46,20 @@ class Config:
             raise ValueError("give either text or file")
 
 
-async def apply(ctx: Context, config: Config) -> None:
+def apply(ctx: Context, config: Config) -> None:
     """Register the persona of the layer that the plugin is mounted in."""
-    text = config.text if config.text is not None else await _read(ctx, config.file or "")
+    text = config.text if config.text is not None else _read(ctx, config.file or "")
     set_persona(ctx, text, literal=config.literal)
 
 
-async def _read(ctx: Context, file: str) -> str:
+def _read(ctx: Context, file: str) -> str:
     loader = ctx.get("loader")
     path = (loader.directory if loader is not None else Path.cwd()) / file
     try:
-        raw = await anyio.Path(path).read_bytes()
-        text = raw.decode("utf-8-sig")
+        text = ctx.watch_file(path)
     except OSError as error:
         raise ConfigError([f"file: cannot read {file}: {error.strerror}"], plugin=name) from error
     except UnicodeDecodeError as error:
         problem = f"file: {file} is not UTF-8 (byte {error.start})"
         raise ConfigError([problem], plugin=name) from None
-    return text.replace("\r\n", "\n").rstrip("\n")
+    return text.rstrip("\n")

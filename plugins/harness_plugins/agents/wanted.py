@@ -1,0 +1,40 @@
+"""Wanted: what an agent is to be, before it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from harness_plugins.session.api import Session
+
+from .limits import Limits
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+__all__ = ["Setup", "ToolFilter", "Wanted"]
+
+Setup: TypeAlias = Callable[..., Any]
+"""Called with the agent's context, like the body of an effect: sync or async."""
+
+ToolFilter: TypeAlias = "list[str] | tuple[str, ...] | Mapping[str, list[str]]"
+"""The names of the inherited tools that are left; or `{"allow": [...], "deny": [...]}`."""
+
+
+@attrs.frozen
+class Wanted:
+    """What an agent is to be."""
+
+    name: str
+    parent: Agent | None = None
+    preset: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    cwd: str | Path | None = None
+    persona: str | None = None
+    tools: ToolFilter | None = None
+    session: str | Session | None = attrs.field(default=None, repr=False)
+    limits: Limits | None = None
