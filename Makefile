@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	@$(BIN)/harness prompt examples/repository/harness.yaml
+	@$(BIN)/python examples/agent/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -117,6 +117,7 @@ def _run_harness(arguments: list[str], line: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "harness_core.cli", *arguments],
         cwd=ROOT,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import anyio
@@ -30,15 +29,14 @@ speed = Kind()
 
 @speed.report("latitude-dev/promptl#23")
 async def _eighty_thousand() -> None:
-    """Openers and references by the ten thousand, in a fraction of a second."""
+    """Openers and references by the ten thousand: the text is not searched for each of them."""
     async with live() as (_, sp):
         sp.variable("a", "x")
         sp.section("lone", "{{" * 80_000 + "x" * 800_000, order=1)
         sp.section("references", "{{a}} " * 80_000, order=2)
         assembly = await sp.assemble()
-        began = perf_counter()
-        render_prompt(assembly)
-        assert perf_counter() - began < 1
+        assert scans_in(lambda: render_prompt(assembly)) < 20
+        assert render_prompt(assembly).endswith("x " * 80_000)
 
 
 SEARCHES = ("find", "rfind", "index", "match", "fullmatch", "search", "split", "partition")
