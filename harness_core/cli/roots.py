@@ -28,7 +28,7 @@ def roots_of(loader: Loader) -> list[Path]:
     for name in {name for entry in loader.manifest.walk() for name in _names(entry)}:
         if name.startswith((".", "/")):
             file = name.rpartition(":")[0] if ".py:" in name else name
-            found[(loader.directory / file).resolve().parent] = None
+            found[Path(os.path.realpath(loader.directory / file)).parent] = None
         else:
             found.update(dict.fromkeys(_homes(known.get(name, name))))
     return [path for path in found if path.is_dir()]

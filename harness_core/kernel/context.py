@@ -155,7 +155,7 @@ class Context:
                 )
             config = options
         spec = read_plugin(plugin)
-        ctx = self._derive()
+        ctx = self._derive(acts_for=())  # a plugin reads what it injects itself
         running = Running(plugin, spec, config, None, None)
         mount = Mount(running, ctx)
         fiber = Fiber(
@@ -268,21 +268,27 @@ class Context:
     def watch_file(self, path: str | Path) -> str:
         """Read a UTF-8 text file, and let a change of it restart this plugin in dev mode.
 
-        A byte-order mark is dropped and line ends become a single newline. Raises OSError or
+        A byte-order mark is dropped and line ends become a single newline. A plugin that is put
+        back after a reload that failed reads what it has read before. Raises OSError or
         UnicodeDecodeError. (Section 9.)
         """
         place = Path(path).absolute()
-        watched = self.kernel.watched_files
+        watched, texts = self.kernel.watched_files, self.kernel.texts
 
         def unwatch() -> None:
             fibers = watched[place]
             fibers.remove(self.fiber)
             if not fibers:
                 del watched[place]
+                texts.pop(place, None)
 
         self.fiber.register(("watched file", str(path)), unwatch)
         watched.setdefault(place, []).append(self.fiber)
-        return place.read_text(encoding="utf-8-sig")
+        text = self.kernel.tree.gate.remembered(self.fiber, place)
+        if text is None:
+            text = place.read_text(encoding="utf-8-sig")
+        texts[place] = text
+        return text
 
     # Effects
 

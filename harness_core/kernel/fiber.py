@@ -31,6 +31,7 @@ from .effects import (
 )
 from .jobs import Job, logger
 from .lifecycle import MOVES, OPEN_STATES, FiberState
+from .numbers import Numbers
 from .places import Label, LivePlace, Places
 from .setup import absorb
 from .steps import Step, Steps, run_steps
@@ -143,6 +144,7 @@ class Fiber(Owned):
         "_life",
         "_load_job",
         "_mounting",
+        "_numbers",
         "_places",
         "_places_left",
         "_unloading",
@@ -154,6 +156,7 @@ class Fiber(Owned):
         "grace",
         "hold",
         "name",
+        "number",
         "parent",
         "plugin",
         "requirements",
@@ -189,6 +192,9 @@ class Fiber(Owned):
         self.state = _PENDING
         self.error: BaseException | None = None
         self._children: dict[Fiber, None] = {}
+        self._numbers: Numbers | None = None
+        self.number = 1
+        """Which of the siblings of its name it is: in its path, from the second on."""
         self.ctx: Any = None
         self.plugin: object = None
         self.updater: Any = None
@@ -290,9 +296,22 @@ class Fiber(Owned):
         assert isinstance(effect, _Mounting)
         effect.child = child
         child._mounting = effect
-        self._children[child] = None
+        self._take_in(child)
         if self.tree.gate.swaps:
             self.tree.gate.touch(child, because_of=self)
+
+    def _take_in(self, child: Fiber) -> None:
+        self._children[child] = None
+        if not child.is_life:
+            if self._numbers is None:
+                self._numbers = Numbers()
+            child.number = self._numbers.take(child.name)
+
+    def _let_go(self, child: Fiber, number: int) -> None:
+        if child in self._children:
+            del self._children[child]
+            if self._numbers is not None and not child.is_life:
+                self._numbers.give_back(child.name, number)
 
     def move(self, parent: Fiber) -> None:
         """Become, as it is, a child of another fiber, in the same place.
@@ -302,6 +321,7 @@ class Fiber(Owned):
         before, mounting, places = self.parent, self._mounting, self._places
         if before is None or mounting is None or before is parent:
             return
+        number = self.number
         parent.adopt(self)
         assert self._mounting is not None
         self._mounting.place, self._mounting.site = mounting.place, mounting.site
@@ -309,7 +329,7 @@ class Fiber(Owned):
         _put_in_order(parent._children, self)
         self._places = places
         mounting.forget()
-        before._children.pop(self, None)
+        before._let_go(self, number)
         self.parent = parent
 
     def take_up(self, places: Places | None) -> None:
@@ -323,6 +343,8 @@ class Fiber(Owned):
         if self.parent is not None:
             _put_in_order(self.parent._effects, self._mounting)
             _put_in_order(self.parent._children, self)
+            if other.parent is self.parent and other.name == self.name:
+                self.number, other.number = other.number, self.number
         if other._places is not None:
             self._places = other._places.for_another()
 
@@ -487,7 +509,7 @@ class Fiber(Owned):
             self.requirements.drop()
             self.requirements.unwatch()
         if self.parent is not None:
-            self.parent._children.pop(self, None)
+            self.parent._let_go(self, self.number)
         if self._mounting is not None:
             self._mounting.forget()
         self._move(_DISPOSED)
@@ -681,9 +703,7 @@ class Fiber(Owned):
         fiber = self
         while fiber.parent is not None:
             if not fiber.is_life:
-                twins = [one for one in fiber.parent._children if one.name == fiber.name]
-                number = twins.index(fiber) + 1 if fiber in twins else 1
-                names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
+                names.append(f"{fiber.name}#{fiber.number}" if fiber.number > 1 else fiber.name)
             fiber = fiber.parent
         return "/".join([fiber.name, *reversed(names)])
 

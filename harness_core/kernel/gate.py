@@ -8,7 +8,8 @@ who may be cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -35,13 +36,15 @@ SET_UP_TIMEOUT = 5.0
 class Swap:
     """One change of plugins under way."""
 
-    __slots__ = ("_gate", "opened", "touched")
+    __slots__ = ("_gate", "opened", "texts", "touched")
 
     def __init__(self, gate: Gate, owners: Iterable[Owner]) -> None:
         self._gate = gate
         self.touched: dict[Owner, None] = dict.fromkeys(owners)
         self.opened = Completion()
         """Finishes when the swap no longer holds the gate."""
+        self.texts: Mapping[Path, str] = {}
+        """What watched files held before, for what is put back: the files may be the fault."""
 
     async def settle(self) -> None:
         """Wait, for `SETTLE_TIMEOUT` at most, until all that was touched has settled."""
@@ -89,16 +92,20 @@ class Gate:
         self.swaps.append(swap)
         return swap
 
+    def remembered(self, owner: Owner, file: Path) -> str | None:
+        """Return what a watched file held before the swap that puts this fiber back."""
+        for swap in self.swaps:
+            if file in swap.texts and _is_part(owner, swap):
+                return swap.texts[file]
+        return None
+
     def touch(self, owner: Owner, because_of: Owner) -> None:
         """Note that `owner` unloads, or is mounted, because of a fiber that is being swapped.
 
         That fiber may be one below those that were touched so far, and go with them.
         """
         for swap in self.swaps:
-            above: Owner | None = because_of
-            while above is not None and above not in swap.touched:
-                above = above.parent
-            if above is not None:
+            if _is_part(because_of, swap):
                 swap.touched[owner] = None
 
     async def wait_open(self, seconds: float = SWAP_TIMEOUT) -> None:
@@ -119,9 +126,14 @@ class Gate:
     def _swap_of_others(self) -> Swap | None:
         job = self.tree.current_job()
         for swap in self.swaps:
-            owner = job.owner if job is not None else None
-            while owner is not None and owner not in swap.touched:
-                owner = owner.parent
-            if owner is None:
+            if job is None or not _is_part(job.owner, swap):
                 return swap
         return None
+
+
+def _is_part(owner: Owner, swap: Swap) -> bool:
+    """Whether a fiber, or one above it, is touched by a swap."""
+    above: Owner | None = owner
+    while above is not None and above not in swap.touched:
+        above = above.parent
+    return above is not None

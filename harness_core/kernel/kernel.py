@@ -35,6 +35,8 @@ class Kernel:
         """More than one only while a plugin lives twice; the oldest is in force."""
         self.watched_files: dict[Path, list[Fiber]] = {}
         """Which fibers have read which files, and load again when they change."""
+        self.texts: dict[Path, str] = {}
+        """What those files held when they were read last."""
         self.at_close: dict[object, Callable[[], object]] = {}
         self._reporting = False
         self.tree.on_error = self._failed

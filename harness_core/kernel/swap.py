@@ -87,6 +87,7 @@ class _Swap:
     def __init__(self, root: Context, order: Sequence[tuple[Fiber, Running]], show: Show) -> None:
         self.tree = root.kernel.tree
         self.swap = self.tree.gate.begin(*(fiber for fiber, _ in order))
+        self.texts = dict(root.kernel.texts)
         beside = _beside_each_other(root, order)
         self.succession = Succession(beside, self.swap, show)
         overlapping = {fiber for fiber, _ in beside}
@@ -132,6 +133,7 @@ class _Swap:
         """Put the old plugins back, newest first into what is down, then into the others."""
         await self._unload(self.down)
         await self.succession.abort()
+        self.swap.texts = self.texts
         await self._load([(fiber, self.before[fiber]) for fiber, _ in self.down])
         await self._try_again()
         for fiber, _ in self.order:

@@ -17,6 +17,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import itertools
+import os
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -99,7 +100,7 @@ class Resolver:
 
     def _from_file(self, name: str) -> Found:
         file, _, attribute = name.rpartition(":") if ".py:" in name else (name, "", "")
-        path = (self.directory / file).resolve()
+        path = Path(os.path.realpath(self.directory / file))
         if not path.is_file():
             what = "this is a directory" if path.is_dir() else "there is no such file"
             siblings = path.parent.glob("*.py") if path.parent.is_dir() else ()

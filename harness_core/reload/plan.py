@@ -7,6 +7,7 @@ reason to keep another from its new version.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def _readers(
     changed = set(files)
     readers: dict[Fiber, set[str]] = {}
     for path, fibers in watched.items():
-        file = str(path.resolve())
+        file = os.path.realpath(path)  # which a circle of links does not make raise
         for reader in fibers if file in changed else ():
             fiber: Fiber | None = reader
             while fiber is not None and fiber not in plugins:

@@ -304,7 +304,8 @@ def _remembered(mounted: list[Fiber], plugin: object) -> Iterator[Residue]:
     name, place = fiber.name, inside.place_of_callable(plugin)
     context: weakref.ref[Context] = weakref.ref(fiber.ctx)
     del fiber
-    gc.collect()
+    for _ in range(3):  # what one pass frees may be what held the next, such as a scope's key
+        gc.collect()
     if context() is not None:
         yield Residue("memory", "its context, which something still refers to,", name, *place)
 

@@ -352,6 +352,33 @@ async def test_a_plugin_may_be_mounted_many_times() -> None:
         assert journal == ["+a", "+b", "+c", "-b"]
         assert first.state is third.state is FiberState.ACTIVE
         assert root.fiber.children == (first, third)
+        assert third.path == "root/plugin#3", "a path stays while its fiber is there"
+        again = root.plugin(plugin, {"id": "d"})
+        assert again.path == "root/plugin#2", "a number that is free is taken up"
+        for fiber in (third, again, first):
+            await fiber.dispose()
+        assert root.plugin(plugin, {"id": "e"}).path == "root/plugin"
+
+
+async def test_the_path_of_one_of_many_siblings_costs_what_that_of_one_does() -> None:
+    """Names are not compared: the ends of ten thousand agents do not each ask ten thousand."""
+
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    async with Context() as root:
+        fibers = [root.plugin(lambda ctx: None) for _ in range(200)]
+        for fiber in fibers:
+            fiber.name = Name(fiber.name)
+        Name.compared = 0
+        assert fibers[-1].path == "root/anonymous#200"
+        assert Name.compared == 0
 
 
 async def test_a_plugin_mounts_plugins_of_its_own() -> None:

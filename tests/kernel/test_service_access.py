@@ -248,3 +248,30 @@ async def test_a_registration_from_the_root_survives_a_restart_of_the_service() 
         root.board.add("root's")
         await fiber.restart()
         assert root.board.names == ["root's"]
+
+
+async def test_a_plugin_that_a_service_mounts_for_its_caller_reads_only_what_it_injects() -> None:
+    """What the service may read is no business of the plugin."""
+    seen: list[object] = []
+
+    class Hotel(Service, key="hotel"):
+        inject = ("registry",)
+
+        def take_in(self, plugin: object) -> None:
+            assert self.ctx.registry is not None
+            self.ctx.plugin(plugin)
+
+    def guest(ctx: Context) -> None:
+        with pytest.raises(ServiceAccessError):
+            _ = ctx.registry
+        seen.append(ctx.fiber.path)
+
+    def caller(ctx: Context) -> None:
+        ctx.hotel.take_in(guest)
+
+    caller.inject = ["hotel"]  # type: ignore[attr-defined]
+    async with Context() as root:
+        await root.plugin(Registry)
+        await root.plugin(Hotel)
+        await root.plugin(caller)
+        assert seen == ["root/caller/guest"]

@@ -405,6 +405,56 @@ async def test_a_text_file_that_a_plugin_watches_restarts_just_it(tmp_path: Path
         text.unlink()
         (failure,) = await tree.reload(text)
         assert isinstance(failure.error, FileNotFoundError)
+        assert await tree.prompt() == "new text\n\ntwo old"
+
+
+async def test_a_bad_save_of_a_watched_text_costs_nothing(tmp_path: Path) -> None:
+    """What is put back is put back with the text that it has read before."""
+    body = """\
+        import json
+        inject = ["system_prompt"]
+        def apply(ctx):
+            rules = json.loads(ctx.watch_file(__file__ + ".json"))
+            ctx.system_prompt.section("one", rules["text"], order=1)
+    """
+    async with open_tree(tmp_path) as tree:
+        tree.project.write("one.py", body)
+        text = tree.project.write("one.py.json", '{"text": "old"}')
+        fiber = await tree.mount("one")
+        for bad in ("{", "{}", '{"text": 5}'):
+            text.write_text(bad)
+            (failure,) = await tree.reload(text)
+            assert failure.error is not None
+            assert await tree.prompt() == "old"
+            assert list(tree.reloader.stale) == [fiber]
+        text.write_text('{"text": "new"}')
+        tree.good(await tree.reload(text))
+        assert await tree.prompt() == "new"
+        await fiber.dispose()
+        assert tree.root.kernel.texts == {}
+
+
+async def test_a_circle_of_links_in_place_of_a_watched_text_keeps_what_runs(
+    tmp_path: Path,
+) -> None:
+    body = """\
+        inject = ["system_prompt"]
+        def apply(ctx):
+            ctx.system_prompt.section("one", ctx.watch_file(__file__ + ".md"), order=1)
+    """
+    async with open_tree(tmp_path) as tree:
+        tree.project.write("one.py", body)
+        text = tree.project.write("one.py.md", "old text")
+        await tree.mount("one")
+        text.unlink()
+        text.symlink_to(text.name)
+        (failure,) = await tree.reload(text)
+        assert isinstance(failure.error, OSError)
+        assert await tree.prompt() == "old text"
+        text.unlink()
+        text.write_text("new text")
+        tree.good(await tree.reload(text))
+        assert await tree.prompt() == "new text"
 
 
 async def test_a_disposed_plugin_is_new_when_it_is_mounted_again(tmp_path: Path) -> None:
