@@ -12,7 +12,7 @@ demo: $(READY)
 	@$(BIN)/python examples/agent/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 picture: $(READY)
 	$(BIN)/harness prompt examples/repository/harness.yaml --svg docs/demo.svg

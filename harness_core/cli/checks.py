@@ -29,6 +29,8 @@ from .session import ScopeView, Session
 
 __all__ = ["run_checks", "show_findings"]
 
+_VARIABLES = frozenset({"unknown-variable", "missing-variable"})
+
 
 @attrs.define(eq=False)
 class _Checked:
@@ -56,10 +58,22 @@ async def run_checks(session: Session, interval: float) -> list[Finding]:
             findings += first
     known = _known_tools(checked)
     for one in checked:
-        findings += one.findings
+        findings += _of_rendering(one, checked)
         findings += check_assembly_texts(one.assembly, one.texts, one.view.name, known)
     findings += await _volatile(checked, interval)
     return _without_inherited(findings, views)
+
+
+def _of_rendering(one: _Checked, checked: list[_Checked]) -> list[Finding]:
+    """Return what cannot be rendered; of the global layer's variables, what is no agent's either.
+
+    A text that all share may say `{{model}}`, which only an agent has.
+    """
+    others = [{two.fact for two in other.findings} for other in checked if other is not one]
+    if not one.view.is_global or not others:
+        return one.findings
+    everywhere = set.intersection(*others)
+    return [two for two in one.findings if two.rule not in _VARIABLES or two.fact in everywhere]
 
 
 # Rows
@@ -175,6 +189,11 @@ def _compare(one: _Checked, again: PromptAssembly) -> Iterator[Finding]:
     texts, _ = rendered(again, one.view.name)
     names = [item.name for item in one.assembly.sections if one.texts["section", item.name]]
     stable = [name for name in names if texts.get(("section", name)) == one.texts["section", name]]
+    made = {
+        part.name: f"; it was {part.status} {part.reason}"
+        for part in one.assembly.explain()
+        if part.kind == "section" and part.status in ("added", "changed")
+    }
     for item in one.assembly.sections:
         name = item.name
         if name not in names or name in stable:
@@ -184,7 +203,7 @@ def _compare(one: _Checked, again: PromptAssembly) -> Iterator[Finding]:
             message = (
                 f'section "{name}" differs between two assemblies and stands before "{after[0]}", '
                 "which does not: give it a higher order, or make it runtime context, so that the "
-                "prompt cache stays useful"
+                f"prompt cache stays useful{made.get(name, '')}"
             )
             yield finding_at("volatile", one.view.name, item.origin, message)
     if again.tools != one.assembly.tools:

@@ -5,7 +5,7 @@ Exit codes: 0 nothing to complain about, 1 faults, 2 a wrong call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from .plugged import Commands
 from .progress import progress
 from .request import show_legend, show_request
 from .run import run
+from .safe import one_line
 from .session import ScopeView, Session
 from .tree import show_tree
 
@@ -81,7 +82,7 @@ def prompt(
         if raw:
             click.echo("\n\n".join(_rendered(render_request, pair) for pair in pairs))
         elif as_json or diff is not None:
-            scopes = {view.name: _rendered(describe_scope, (view, one)) for view, one in pairs}
+            scopes = dict(_described(app, pairs, only=agent))
             if diff is not None:
                 return show_difference(app.output(), read_saved(diff), scopes, only=agent)
             print_json(app, {"scopes": scopes})
@@ -144,6 +145,21 @@ def tree(config: str, debug: bool, patience: float, disable: tuple[str, ...]) ->
         return 1 if faults else 0
 
     run_command(Settings(config, debug, patience, disable), action)
+
+
+def _described(app: Application, pairs: list[Pair], only: str | None) -> Iterator[tuple[str, Any]]:
+    """Yield each scope as JSON. The global layer, beside agents, is left out if it cannot be sent.
+
+    What all share may say `{{model}}`, which only an agent has.
+    """
+    for view, assembly in pairs:
+        try:
+            yield view.name, _rendered(describe_scope, (view, assembly))
+        except Faulty as error:
+            if not view.is_global or only is not None or len(pairs) == 1:
+                raise
+            said = f"warning: left out: {error}"
+            app.diagnostics().print(one_line(said), style="yellow", soft_wrap=True)
 
 
 def _rendered(render: Callable[[PromptAssembly], Any], pair: Pair) -> Any:

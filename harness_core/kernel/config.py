@@ -85,7 +85,9 @@ def _describe(error: BaseException, expected: type | None) -> str:
         return f"required key {error.args[0]!r} is missing"
     if isinstance(error, cattrs.StructureHandlerNotFoundError):
         return f"expected {_name(expected)}: {error}"
-    return str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
+    value, is_choice, choices = said.partition(" not in literal typing.Literal")
+    return f"expected one of {choices}, got {value!r}" if is_choice else said
 
 
 def _name(expected: object) -> str:

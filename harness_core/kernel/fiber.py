@@ -31,11 +31,11 @@ from .effects import (
 )
 from .jobs import Job, logger
 from .lifecycle import MOVES, OPEN_STATES, FiberState
-from .numbers import Numbers
 from .places import Label, LivePlace, Places
 from .setup import absorb
 from .steps import Step, Steps, run_steps
 from .tree import Tree
+from .twins import Twins
 
 __all__ = ["Fiber", "Requirements"]
 
@@ -144,9 +144,9 @@ class Fiber(Owned):
         "_life",
         "_load_job",
         "_mounting",
-        "_numbers",
         "_places",
         "_places_left",
+        "_twins",
         "_unloading",
         "_was_active",
         "carried",
@@ -156,7 +156,6 @@ class Fiber(Owned):
         "grace",
         "hold",
         "name",
-        "number",
         "parent",
         "plugin",
         "requirements",
@@ -192,9 +191,7 @@ class Fiber(Owned):
         self.state = _PENDING
         self.error: BaseException | None = None
         self._children: dict[Fiber, None] = {}
-        self._numbers: Numbers | None = None
-        self.number = 1
-        """Which of the siblings of its name it is: in its path, from the second on."""
+        self._twins: Twins | None = None
         self.ctx: Any = None
         self.plugin: object = None
         self.updater: Any = None
@@ -303,15 +300,24 @@ class Fiber(Owned):
     def _take_in(self, child: Fiber) -> None:
         self._children[child] = None
         if not child.is_life:
-            if self._numbers is None:
-                self._numbers = Numbers()
-            child.number = self._numbers.take(child.name)
+            if self._twins is None:
+                self._twins = Twins()
+            self._twins.add(child.name, child.place)
 
-    def _let_go(self, child: Fiber, number: int) -> None:
+    def _let_go(self, child: Fiber, place: int) -> None:
         if child in self._children:
             del self._children[child]
-            if self._numbers is not None and not child.is_life:
-                self._numbers.give_back(child.name, number)
+            if self._twins is not None and not child.is_life:
+                self._twins.remove(child.name, place)
+
+    def _arrange(self, child: Fiber, place: int) -> None:
+        """Give a child another place among its siblings."""
+        assert child._mounting is not None
+        self._let_go(child, child.place)
+        child._mounting.place = place
+        self._take_in(child)
+        _put_in_order(self._effects, child._mounting)
+        _put_in_order(self._children, child)
 
     def move(self, parent: Fiber) -> None:
         """Become, as it is, a child of another fiber, in the same place.
@@ -321,15 +327,13 @@ class Fiber(Owned):
         before, mounting, places = self.parent, self._mounting, self._places
         if before is None or mounting is None or before is parent:
             return
-        number = self.number
         parent.adopt(self)
         assert self._mounting is not None
-        self._mounting.place, self._mounting.site = mounting.place, mounting.site
-        _put_in_order(parent._effects, self._mounting)
-        _put_in_order(parent._children, self)
+        self._mounting.site = mounting.site
+        parent._arrange(self, mounting.place)
         self._places = places
         mounting.forget()
-        before._let_go(self, number)
+        before._let_go(self, mounting.place)
         self.parent = parent
 
     def take_up(self, places: Places | None) -> None:
@@ -338,13 +342,8 @@ class Fiber(Owned):
 
     def inherit(self, other: Fiber) -> None:
         """Stand where another plugin stood, which has been unloaded."""
-        assert self._mounting is not None
-        self._mounting.place = other.place
-        if self.parent is not None:
-            _put_in_order(self.parent._effects, self._mounting)
-            _put_in_order(self.parent._children, self)
-            if other.parent is self.parent and other.name == self.name:
-                self.number, other.number = other.number, self.number
+        assert self.parent is not None
+        self.parent._arrange(self, other.place)
         if other._places is not None:
             self._places = other._places.for_another()
 
@@ -509,7 +508,7 @@ class Fiber(Owned):
             self.requirements.drop()
             self.requirements.unwatch()
         if self.parent is not None:
-            self.parent._let_go(self, self.number)
+            self.parent._let_go(self, self.place)
         if self._mounting is not None:
             self._mounting.forget()
         self._move(_DISPOSED)
@@ -703,7 +702,9 @@ class Fiber(Owned):
         fiber = self
         while fiber.parent is not None:
             if not fiber.is_life:
-                names.append(f"{fiber.name}#{fiber.number}" if fiber.number > 1 else fiber.name)
+                twins = fiber.parent._twins
+                number = twins.number(fiber.name, fiber.place) if twins is not None else 1
+                names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
             fiber = fiber.parent
         return "/".join([fiber.name, *reversed(names)])
 

@@ -23,7 +23,7 @@ class Change:
     """One difference. `change` is "added", "removed", "changed" or "moved".
 
     `origin` is that of the newer side (of the older one for what was removed); None for what a
-    listener made. `detail` says what of it changed.
+    listener made. `detail` says what of it changed, `listener` which listeners had a hand in it.
     """
 
     kind: str
@@ -31,9 +31,12 @@ class Change:
     change: str
     detail: str = ""
     origin: Origin | None = None
+    listener: str = ""
 
     def __str__(self) -> str:
         by = f' by plugin "{self.origin.plugin}"' if self.origin else ""
+        if self.listener:
+            by = f" by {self.listener}"
         detail = f" ({self.detail})" if self.detail else ""
         return f'{self.kind} "{self.name}" {self.change}{detail}{by}'
 
@@ -80,7 +83,21 @@ def diff_assemblies(before: PromptAssembly, after: PromptAssembly) -> AssemblyDi
         *_diff_variables(before, after),
         *_diff("tool", before.tools, after.tools),
     ]
-    return AssemblyDiff(tuple(changes), _same_prefix(old, new), len(old), len(new))
+    made = {**_made_by_listeners(before), **_made_by_listeners(after)}
+    named = tuple(
+        attrs.evolve(change, listener=made.get((change.kind, change.name), ""))
+        for change in changes
+    )
+    return AssemblyDiff(named, _same_prefix(old, new), len(old), len(new))
+
+
+def _made_by_listeners(assembly: PromptAssembly) -> dict[tuple[str, str], str]:
+    """Return, by kind and name, the listeners that had a hand in a part."""
+    return {
+        (part.kind, part.name): part.reason.removeprefix("by ")
+        for part in assembly.explain()
+        if part.status in ("added", "changed", "dropped")
+    }
 
 
 def _same_prefix(old: str, new: str) -> int:

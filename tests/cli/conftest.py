@@ -50,8 +50,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 
 @pytest.fixture
-def harness(capfd: pytest.CaptureFixture[str]) -> Run:
+def harness(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """`harness("check", "harness.yaml")` in this process."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # whoever runs the tests may have set it
 
     def run(*arguments: str) -> Outcome:
         capfd.readouterr()

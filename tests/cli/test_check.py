@@ -217,6 +217,28 @@ def test_a_preset_is_checked_through_the_agents_that_see_it(write: Write, harnes
     assert list(harness("prompt", "harness.yaml", "--json").data["scopes"]) == ["global", "main"]
 
 
+def test_what_all_agents_share_may_say_what_only_an_agent_has(write: Write, harness: Run) -> None:
+    """`{{model}}` in a global section: each agent has one, and nobody asks the bare layer."""
+    plugin = """
+        inject = ["system_prompt"]
+        def apply(ctx):
+            ctx.system_prompt.section("runs", "You run on {{model}}.", order=5)
+    """
+    agents = "- name: ./p.py\n- name: agents\n  config: {{agents: {{{}}}}}\n"
+    write(manifest=agents.format("one: {model: m-1}, two: {model: m-2}"), p=plugin)
+    ended = harness("check", "harness.yaml", "--json")
+    assert (ended.code, ended.data) == (0, [])
+    ended = harness("prompt", "harness.yaml", "--json")
+    assert (ended.code, list(ended.data["scopes"])) == (0, ["one", "two"])
+    assert "You run on m-2." in ended.data["scopes"]["two"]["system"]
+    assert "warning: left out: " in ended.err
+    assert harness("prompt", "harness.yaml", "--json", "--agent", "global").code == 1
+
+    write(manifest=agents.format("one: {model: m-1}, two: {}"), p=plugin)
+    (found,) = harness("check", "harness.yaml", "--json").data
+    assert (found["rule"], found["scope"]) == ("unknown-variable", "two")
+
+
 def test_an_error_that_nobody_waits_for_is_found(write: Write, harness: Run) -> None:
     """It fails no fiber, so that only a report tells of it: in `check`, and as a warning."""
     listener = """

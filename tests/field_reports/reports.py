@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-Scenario = Callable[[], Awaitable[None]]
+Scenario = Callable[..., Awaitable[None]]
 
 
 class Kind:

@@ -18,9 +18,9 @@ from harness_core.prompt import (
     render_context_snapshot,
     render_prompt,
 )
+from tests.prompt.tree import ASSEMBLE, Next, injecting, live, rendered
 
 from .reports import Kind, Scenario
-from .tree import ASSEMBLE, Next, injecting, live, rendered
 
 pytestmark = pytest.mark.asyncio
 

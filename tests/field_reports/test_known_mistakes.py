@@ -19,8 +19,7 @@ from harness_core.prompt import (
     ToolSchema,
     render_prompt,
 )
-
-from .tree import ASSEMBLE, Key, Next, injecting, live, rendered
+from tests.prompt.tree import ASSEMBLE, Key, Next, injecting, live, rendered
 
 pytestmark = pytest.mark.asyncio
 

@@ -17,9 +17,9 @@ from harness_core.prompt import (
     ToolSchema,
     render_prompt,
 )
+from tests.prompt.tree import Key, injecting, live, rendered
 
 from .reports import Kind, Scenario
-from .tree import Key, injecting, live, rendered
 
 pytestmark = pytest.mark.asyncio
 

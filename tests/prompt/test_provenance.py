@@ -8,7 +8,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from harness_core import Context, create_scope
+from harness_core import Context, create_scope, inject
 from harness_core.prompt import (
     AssembledContext,
     AssembledSection,
@@ -450,3 +450,37 @@ async def test_diff_sees_moves() -> None:
         ("one", "moved"),
         ("two", "moved"),
     }
+
+
+async def test_a_difference_that_a_listener_made_names_the_listener() -> None:
+    """And not the owner of the section, who has changed nothing."""
+    async with live() as (root, _):
+        turn = [0]
+
+        @inject("system_prompt")
+        def owner(ctx: Context) -> None:
+            ctx.system_prompt.section("rules", "x", order=1)
+            ctx.system_prompt.section("other", lambda: f"y {turn[0]}", order=2)
+
+        def memory(ctx: Context) -> None:
+            async def remember(
+                assembly: PromptAssembly, context: object, next: Next
+            ) -> PromptAssembly:
+                turn[0] += 1
+                assembly.sections[1].text += f" {turn[0]}"  # behind the empty persona
+                assembly.sections.append(AssembledSection("added", str(turn[0])))
+                if turn[0] > 1:
+                    assembly.variables["gone"] = "2"
+                return await next()
+
+            ctx.on("system-prompt/assemble", remember)
+
+        await root.plugin(owner)
+        await root.plugin(memory)
+        before = await root.system_prompt.assemble()
+        diff = diff_assemblies(before, await root.system_prompt.assemble())
+        said = {one.name: str(one) for one in diff.changes}
+        for name in ("rules", "added", "gone"):
+            assert 'remember of plugin "memory" at ' in said[name], said
+            assert '"owner"' not in said[name]
+        assert said["other"].endswith('by plugin "owner"')

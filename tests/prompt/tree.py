@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from harness_core import Context
 from harness_core.prompt import PromptAssembly, SystemPrompt, render_prompt
+
+ASSEMBLE = "system-prompt/assemble"
+Next = Callable[[], Awaitable[PromptAssembly]]
 
 
 class Key:
@@ -27,6 +30,17 @@ async def live(**config: Any) -> AsyncIterator[tuple[Context, SystemPrompt]]:
     async with Context() as root:
         await root.plugin(SystemPrompt, config)
         yield root, root[SystemPrompt]
+
+
+async def rendered(sp: SystemPrompt, scope: object = None, **fields: Any) -> str:
+    """Assemble and render the system prompt."""
+    return render_prompt(await sp.assemble(scope=scope, **fields))
+
+
+def injecting(body: Callable[[Context], Any]) -> Callable[[Context], Any]:
+    """Let a plugin function wait for the system prompt."""
+    body.inject = ["system_prompt"]  # type: ignore[attr-defined]
+    return body
 
 
 def names(items: list[Any]) -> list[str]:

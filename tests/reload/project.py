@@ -100,8 +100,15 @@ def open_project(root: Path, *, observed: bool = True) -> Iterator[Project]:
 
 
 def world() -> dict[str, object]:
-    """Everything that a staging must leave as it was: modules, and packages' attributes."""
-    modules = dict(sys.modules)
+    """Everything that a staging must leave as it was: modules, and packages' attributes.
+
+    Without installed packages: some go on importing parts of theirs in threads of their own.
+    """
+    modules = {
+        name: module
+        for name, module in dict(sys.modules).items()
+        if "site-packages" not in (getattr(module, "__file__", None) or "")
+    }
     inner = {
         f"{name}:{attribute}": value
         for name, module in modules.items()

@@ -19,7 +19,6 @@ from harness_core.prompt import SystemPrompt
 from harness_plugins.presets.api import Joined, PresetError, find_presets
 from harness_plugins.session.api import Session
 
-from .errors import AgentError
 from .limits import Limits
 from .loop import run_turn, send
 from .opening import open_session
@@ -300,8 +299,4 @@ async def _left(joined: Joined | None) -> None:
 
 
 def _own(given: str | Path | None, inherited: str | None) -> str | None:
-    if given is None:
-        return inherited
-    if not isinstance(given, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise AgentError(f"model, provider and cwd are texts, got {given!r}")
-    return str(given)
+    return inherited if given is None else str(given)

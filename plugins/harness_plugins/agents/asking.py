@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from harness_plugins.llm.api import ModelAdapter, ModelError, ModelRequest, Reply, find_adapter
+from harness_plugins.llm.api import (
+    Message,
+    ModelAdapter,
+    ModelError,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    Usage,
+    as_data,
+    find_adapter,
+    message_from,
+)
 
 from .limits import Limits
+from .strays import no_strays
 from .turns import AgentEvent, Retrying
 
 if TYPE_CHECKING:
@@ -61,20 +73,39 @@ async def _attempt(
 ) -> Reply:
     provider = adapter.provider
     try:
-        async with aclosing(adapter.stream(request)) as events:
-            async for event in events:
-                if not isinstance(event, Reply):
-                    emit(event)
-                elif event.message.role == "assistant":
-                    return event
-                else:
-                    break
+        with no_strays():
+            async with aclosing(_stream(adapter, request)) as events:
+                async for event in events:
+                    if not isinstance(event, Reply):
+                        emit(event)
+                    elif _check(event):
+                        return event
+                    else:
+                        break
     except ModelError:
         raise
     except Exception as error:
         error.add_note(f'in the adapter of provider "{provider}", which should raise ModelError')
         raise
     raise ModelError("the stream ended without a reply", kind="protocol", provider=provider)
+
+
+def _stream(adapter: ModelAdapter, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    stream: Any = adapter.stream(request)
+    if not hasattr(stream, "aclose"):
+        if hasattr(stream, "close"):
+            stream.close()
+        raise TypeError(f"stream() of an adapter is an async generator, got {stream!r}")
+    return cast("AsyncGenerator[ModelEvent, None]", stream)
+
+
+def _check(reply: Reply) -> bool:
+    """Whether a reply is of the assistant; raise TypeError if the log could not give it back."""
+    if not isinstance(reply.message, Message) or not isinstance(reply.usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a Reply has a Message and a Usage, got {reply!r}")
+    if message_from(as_data(reply.message)) != reply.message:
+        raise TypeError(f"a Message holds texts, its arguments too; got {reply.message!r}")
+    return reply.message.role == "assistant"
 
 
 def pause_before(

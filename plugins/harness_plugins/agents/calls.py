@@ -12,7 +12,7 @@ from harness_plugins.llm.api import ToolRequest
 from harness_plugins.tools.api import ToolResult, Tools
 
 from .turns import ToolEnded, ToolStarted
-from .written import answer_of
+from .written import answer_of, words_of
 
 if TYPE_CHECKING:
     from .course import Course
@@ -25,12 +25,16 @@ class Calls:
 
     Tools that are safe beside others begin at once. The others run one after the other, in the
     order in which the model asked: a check of the second may not overtake the first. A result is
-    written as soon as all earlier ones are. `error` says why one could not be.
+    written as soon as all earlier ones are. `error` says why one could not be. `is_cut`: the reply
+    ended at its limit, so that arguments which are missing are not none.
     """
 
-    def __init__(self, course: Course, requests: Sequence[ToolRequest]) -> None:
+    def __init__(
+        self, course: Course, requests: Sequence[ToolRequest], *, is_cut: bool = False
+    ) -> None:
         self.course = course
         self.requests = requests
+        self.is_cut = is_cut
         self.error: Exception | None = None
         self._results: dict[int, ToolResult] = {}
         self._written = 0
@@ -38,6 +42,8 @@ class Calls:
 
     async def run(self) -> tuple[ToolResult, ...]:
         """Run all, and return the results in the order of the requests."""
+        self.course.started.clear()  # ids of earlier replies may come again
+        self.course.results.clear()
         tools = self._tools()
         agent = self.course.agent
         alone: list[int] = []
@@ -73,6 +79,8 @@ class Calls:
 
     async def _call(self, request: ToolRequest) -> ToolResult:
         arguments = read_arguments(request.arguments)
+        if self.is_cut and not request.arguments.strip():
+            arguments = "the reply was cut off at its limit before its arguments were complete"
         tools = self._tools()
         if isinstance(arguments, str):
             text = f'invalid arguments for tool "{request.name}":\n- $: {arguments}'
@@ -86,7 +94,7 @@ class Calls:
             )
         except Exception as error:  # the service itself, which should not
             self.course.agent.ctx.fiber.report(error, f'calling tool "{request.name}"')
-            text = f'tool "{request.name}" failed: {type(error).__name__}: {error}'
+            text = f'tool "{request.name}" failed: {words_of(error)}'
             return self._failed(request, text, "failed")
 
     def _failed(self, request: ToolRequest, text: str, status: Any) -> ToolResult:

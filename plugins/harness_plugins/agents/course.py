@@ -24,6 +24,7 @@ from .limits import Limits
 from .loop_events import StepEnd
 from .running import Work
 from .signals import Signal, is_signalled, wait_signalled
+from .strays import no_strays
 from .turns import FAILURES, AgentEvent, TurnEnded, TurnReason, TurnResult, TurnStarted
 from .written import (
     CANCELLED,
@@ -93,9 +94,13 @@ class Course:
             self._feed.close()
             raise
 
-    async def _open_session(self) -> None:
-        # Before the turn's task is registered: at teardown the session outlives the turn.
-        self.session = await self.agent.open_session()
+    async def _open_session(self) -> Session:
+        agent = self.agent
+        if not self._said and agent.session is None and agent.wanted_session is None:
+            self.session = Session("")  # nothing will be said: no session is made for that
+        else:
+            self.session = await agent.open_session()
+        return self.session
 
     async def stop(self) -> None:
         """Cancel the turn if it is not over, and wait until it is."""
@@ -140,7 +145,7 @@ class Course:
             if ending is None:
                 if self.limits.max_seconds is not None:
                     self.scope.deadline = anyio.current_time() + self.limits.max_seconds
-                with self.scope:
+                with self.scope, no_strays():
                     ending = await self._until_signalled()
         except Exception as error:  # a fault of the loop; the agent must not fall because of it
             ending = StepEnd("failed", error=error)
@@ -197,7 +202,8 @@ class Course:
             if gate.swaps:
                 await gate.wait_open()
             self.session = await self.agent.open_session()
-        return await self.session.append_all(drafts)
+        with no_strays():
+            return await self.session.append_all(drafts)
 
     def _is_live(self) -> bool:
         return self.agent.ctx.fiber.state in (FiberState.LOADING, FiberState.ACTIVE)

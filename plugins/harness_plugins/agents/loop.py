@@ -26,6 +26,7 @@ from .running import NestedTurnError as NestedTurnError
 from .running import Work
 from .signals import check_signal
 from .stepping import make_steps
+from .strays import no_strays
 from .turns import AgentEvent, Compacted, TurnEnded, TurnResult
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ async def compact_now(agent: Agent, *, random: Callable[[], float] = by_chance) 
 
     Raises what the model or the log raises, and InactiveFiberError if the agent goes meanwhile.
     """
-    opened: list[Session] = []
+    session: Session
     done: list[Compacted | None] = []
     failures: list[Exception] = []
     scope = anyio.CancelScope()
@@ -108,14 +109,16 @@ async def compact_now(agent: Agent, *, random: Callable[[], float] = by_chance) 
     async def main() -> None:
         with scope:
             try:
-                (session,) = opened
-                done.append(await compact_history(agent, session, limits, ignore, random, ignore))
+                with no_strays():
+                    made = await compact_history(agent, session, limits, ignore, random, ignore)
+                done.append(made)
             except Exception as error:
                 failures.append(error)
 
-    async def prepare() -> None:
-        # Before the work's task is registered: at teardown the session outlives it.
-        opened.append(await agent.open_session())
+    async def prepare() -> Session:
+        nonlocal session
+        session = await agent.open_session()
+        return session
 
     work = Work(agent, main, over.set)
     await work.start(prepare, "compaction")

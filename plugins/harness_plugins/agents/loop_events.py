@@ -6,7 +6,7 @@ it. What fails in a step is a value, not an exception: listeners around it see `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -16,6 +16,7 @@ from harness_core.errors import PluginError
 from harness_plugins.llm.api import Message, ModelRequest, Reply
 from harness_plugins.tools.api import ToolResult
 
+from .strays import no_strays
 from .turns import TurnReason, TurnResult
 
 if TYPE_CHECKING:
@@ -116,13 +117,16 @@ class _Expecting:
             )
 
 
-def run_waterfall(
+async def run_waterfall(
     agent: Agent,
     event: Event[..., R],
     args: tuple[Any, ...],
     inner: Callable[[], Any],
     kind: type[R],
-) -> Coroutine[Any, Any, R]:
+) -> R:
     """Run an event of the loop; a listener that returns another kind of thing is blamed for it."""
     bus = agent.ctx.kernel.bus
-    return bus.waterfall(event, args, inner, scope_target(None, agent), _Expecting(event, kind))
+    target = scope_target(None, agent)
+    with no_strays():
+        result: R = await bus.waterfall(event, args, inner, target, _Expecting(event, kind))
+    return result

@@ -82,8 +82,7 @@ class Registry:
                 f'there is an agent "{wanted.name}" already (fiber {holder.fiber.path}): dispose '
                 "it first, or choose another name"
             )
-        if wanted.persona is not None and not isinstance(wanted.persona, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise AgentError(f'agent "{wanted.name}": persona is a text, got {wanted.persona!r}')
+        wanted.check()
         self.check_place(wanted.name, wanted.parent)
 
     def check_place(self, name: str, above: Agent | None, agent: Agent | None = None) -> None:

@@ -1,7 +1,8 @@
 """Work of an agent: one piece at a time, first come first served, in a task of its fiber.
 
 A caller may go away at any moment, and so may the agent. The work is told, and whoever cares waits
-until it has ended; nothing that it needs for that is taken from under it.
+until it has ended; nothing that it needs for that is taken from under it. Agents that share a
+session have one turn at a time between them.
 """
 
 from __future__ import annotations
@@ -16,78 +17,97 @@ import anyio
 
 from harness_core import Effect
 from harness_core.errors import HarnessError
+from harness_plugins.session.api import Session
 
 if TYPE_CHECKING:
     from .agent import Agent
 
-__all__ = ["Line", "NestedTurnError", "Work", "line_of"]
+__all__ = ["Line", "Mark", "NestedTurnError", "Work", "line_of"]
 
 
 class NestedTurnError(HarnessError, RuntimeError):
-    """Code that a turn waits for asks for another turn of the same agent."""
+    """Code that a turn waits for asks for another turn of the same agent, or of one that waits."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent.name
         super().__init__(
-            f'agent "{agent.name}" is in a turn that waits for this code, and has one turn at a '
-            "time: this would wait for ever. Let the code return first, or ask another agent"
+            f'agent "{agent.name}" is in a turn that waits for this code, or shares a session with '
+            "an agent that is. There is one turn at a time: this would wait for ever. Let the code "
+            "return first, or ask another agent"
         )
 
 
+class Mark:
+    """Stands for a work: marks all code that runs inside of it."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self) -> None:
+        self.waits: list[Line] = []
+        """The lines in which its code waits."""
+
+
 class Line:
-    """Whose turn it is with an agent, and who waits; and what its last request began with."""
+    """Whose turn it is with an agent or a session, and who waits."""
 
     def __init__(self) -> None:
         self.sections: tuple[str, ...] | None = None
-        """The texts of the system prompt of the last step; None before the first."""
-        self._is_taken = False
-        self._waiting: deque[anyio.Event] = deque()
+        """The texts of the system prompt of an agent's last step; None before the first."""
+        self.holder: Mark | None = None
+        self._waiting: deque[tuple[Mark, anyio.Event]] = deque()
 
-    async def take(self) -> None:
-        """Wait until it is the caller's turn. Not bound to a task, unlike a lock."""
-        if not self._is_taken:
-            self._is_taken = True
+    async def take(self, mark: Mark) -> None:
+        """Wait until it is the turn of `mark`. Not bound to a task, unlike a lock."""
+        if self.holder is None:
+            self.holder = mark
             return
         called = anyio.Event()
-        self._waiting.append(called)
+        place = (mark, called)
+        self._waiting.append(place)
         try:
             await called.wait()
         except BaseException:
             if called.is_set():  # it was our turn already: the next one must not wait for ever
                 self.hand_on()
             else:
-                self._waiting.remove(called)
+                self._waiting.remove(place)
             raise
 
     def hand_on(self) -> None:
         """Give the turn to whoever waits longest."""
         if self._waiting:
-            self._waiting.popleft().set()
+            self.holder, called = self._waiting.popleft()
+            called.set()
         else:
-            self._is_taken = False
+            self.holder = None
+
+    def is_behind(self, marks: tuple[Mark, ...]) -> bool:
+        """Whether it is held by one of `marks`, or by what waits for one of them."""
+        seen: set[Line] = set()
+        lines = [self]
+        while lines:
+            line = lines.pop()
+            if line in seen or line.holder is None:
+                continue
+            if line.holder in marks:
+                return True
+            seen.add(line)
+            lines += line.holder.waits
+        return False
 
 
-_lines: WeakKeyDictionary[Agent, Line] = WeakKeyDictionary()
+_lines: WeakKeyDictionary[Agent | Session, Line] = WeakKeyDictionary()
 
 
-def line_of(agent: Agent) -> Line:
-    """Return the line of an agent; it goes with the agent."""
-    line = _lines.get(agent)
+def line_of(one: Agent | Session) -> Line:
+    """Return the line of an agent or a session; it goes with that."""
+    line = _lines.get(one)
     if line is None:
-        line = _lines[agent] = Line()
+        line = _lines[one] = Line()
     return line
 
 
-class _Mark:
-    """Marks code that runs inside of a work. Emptied when that is over: timers keep contexts."""
-
-    __slots__ = ("agent",)
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent: Agent | None = agent
-
-
-_inside: ContextVar[tuple[_Mark, ...]] = ContextVar("harness_agents_inside", default=())
+_inside: ContextVar[tuple[Mark, ...]] = ContextVar("harness_agents_inside", default=())
 
 
 class Work:
@@ -104,27 +124,40 @@ class Work:
         self.is_over = False
         self._main = main
         self._settle = settle
-        self._mark = _Mark(agent)
+        self._mark = Mark()
+        self._held: list[Line] = []
         self._guard: Effect | None = None
         self._task: Effect | None = None
 
-    async def start(self, prepare: Callable[[], Awaitable[None]], name: str) -> None:
-        """Wait for the agent's turn, prepare, and begin.
+    async def start(self, prepare: Callable[[], Awaitable[Session]], name: str) -> None:
+        """Wait for the agent's turn, open its session with `prepare`, wait for that; begin.
 
         Raises what `prepare` raises, NestedTurnError, and InactiveFiberError if the agent is gone.
         """
-        if any(mark.agent is self.agent for mark in _inside.get()):
-            raise NestedTurnError(self.agent)
-        await self.line.take()
         try:
+            await self._take(self.line)
             self.agent.ctx.fiber.check_open()
-            await prepare()
+            await self._take(line_of(await prepare()))
             # After all that `prepare` has registered, so that it is torn down before.
             self._guard = self.agent.ctx.effect(lambda: self._end, label=name)
             self._task = self.agent.ctx.start_soon(self._run, name=name)
         except BaseException:
             self._end()
             raise
+
+    async def _take(self, line: Line) -> None:
+        """Wait in a line, and with us all work that this code is inside of."""
+        marks = (*_inside.get(), self._mark)
+        if line.is_behind(marks):
+            raise NestedTurnError(self.agent)
+        for mark in marks:
+            mark.waits.append(line)
+        try:
+            await line.take(self._mark)
+        finally:
+            for mark in marks:
+                mark.waits.remove(line)
+        self._held.append(line)
 
     async def _run(self) -> None:
         _inside.set((*_inside.get(), self._mark))
@@ -138,10 +171,10 @@ class Work:
         if self.is_over:
             return
         self.is_over = True
-        self._mark.agent = None
         if self._guard is not None:
             self._guard()
-        self.line.hand_on()
+        while self._held:
+            self._held.pop().hand_on()
         self._settle()
 
     async def ended(self, cancel: Callable[[], None]) -> None:

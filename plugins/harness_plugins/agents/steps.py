@@ -19,6 +19,7 @@ from .assembling import assemble_context_for
 from .calls import Calls
 from .course import Course
 from .loop_events import REQUEST, STEP, Step, StepEnd, run_waterfall
+from .strays import no_strays
 from .turns import Replied, StepStarted, TurnReason
 from .written import message_of
 
@@ -63,17 +64,20 @@ class _StepRun:
                 await self._write(snapshot)
             request = await self._request(assembly, system, stable)
             reply = await self._reply(request)
+            return await self._act_upon(reply)
         except _Stop as stop:
             return stop.ending
-        return await self._act_upon(reply)
+        except Exception as error:  # ours: no listener is to blame
+            return StepEnd("failed", error=error)
 
     async def _assemble(self) -> tuple[PromptAssembly, str, int | None, Draft | None]:
         course = self.course
         agent = course.agent
         try:
-            assembly = await agent.ctx[SystemPrompt].assemble(
-                assemble_context_for(agent, course.scope, history=course.before)
-            )
+            with no_strays():
+                assembly = await agent.ctx[SystemPrompt].assemble(
+                    assemble_context_for(agent, course.scope, history=course.before)
+                )
             system = render_prompt(assembly)
             sections = _sections(assembly)
             snapshot = snapshot_of(assembly, course.session.history)
@@ -143,7 +147,7 @@ class _StepRun:
         requests = reply.message.requests
         if not requests or reply.stop == "refused":
             return StepEnd(_REASONS.get(reply.stop, "done"), reply)
-        calls = Calls(self.course, requests)
+        calls = Calls(self.course, requests, is_cut=reply.stop == "length")
         results = await calls.run()
         if calls.error is not None:
             return StepEnd("history-failed", reply, results, calls.error)

@@ -10,6 +10,7 @@ import attrs
 
 from harness_plugins.session.api import Session
 
+from .errors import AgentError
 from .limits import Limits
 
 if TYPE_CHECKING:
@@ -38,3 +39,24 @@ class Wanted:
     tools: ToolFilter | None = None
     session: str | Session | None = attrs.field(default=None, repr=False)
     limits: Limits | None = None
+
+    def check(self) -> None:
+        """Raise AgentError for a setting of another type; Python does not look at annotations."""
+        for setting, kinds, expected in _TYPES:
+            value = getattr(self, setting)
+            if value is not None and not isinstance(value, kinds):
+                raise AgentError(
+                    f'agent "{self.name}": {setting} is {expected}, got {value!r} '
+                    f"({type(value).__name__})"
+                )
+
+
+_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("preset", (str,), "the name of a preset"),
+    ("model", (str,), "a text"),
+    ("provider", (str,), "a text"),
+    ("cwd", (str, Path), "a path"),
+    ("persona", (str,), "a text"),
+    ("session", (str, Session), "the id of a session, or an open Session"),
+    ("limits", (Limits,), "a Limits"),
+)

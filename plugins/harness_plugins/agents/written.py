@@ -21,6 +21,7 @@ __all__ = [
     "is_pending",
     "message_of",
     "unfinished",
+    "words_of",
 ]
 
 INTERRUPTED = (
@@ -62,7 +63,15 @@ def ending_of(result: TurnResult) -> Draft:
         "usage": attrs.asdict(result.usage),
     }
     if result.error is not None:
-        error = result.error
-        said = f"{type(error).__name__}: {error}"
-        facts["error"] = "\n".join([said, *getattr(error, "__notes__", ())])
+        notes = (one for one in getattr(result.error, "__notes__", ()) if isinstance(one, str))
+        facts["error"] = "\n".join([words_of(result.error), *notes])
     return Draft("turn-ended", facts)
+
+
+def words_of(error: BaseException) -> str:
+    """Return kind and message of an error, whatever that is made of."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # its own __str__ is at fault
+        return kind

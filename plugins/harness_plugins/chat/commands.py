@@ -27,6 +27,7 @@ from harness_core.cli.kit import (
 )
 from harness_core.errors import closest
 from harness_plugins.agents.api import Agent, Agents
+from harness_plugins.session.api import SessionError
 
 from .conversation import Conversation
 from .lines import read_lines
@@ -37,7 +38,9 @@ DEFAULT_NAME = "main"
 """The name of the agent that is made where the file declares none."""
 
 
-@click.command(epilog="Exit codes: 0 the chat was ended, 1 faults, 2 a wrong call.")
+@click.command(
+    epilog="Exit codes: 0 the chat was ended, 1 faults, or the last turn of a pipe failed, 2 a wrong call."
+)
 @common
 @click.option("--agent", metavar="NAME", help="Talk to this agent; by default, to the first one.")
 @click.option("--resume", metavar="ID", help="Go on with this session.")
@@ -63,8 +66,10 @@ def chat(
             warn(app, harness, [])
             await living[0].start(harness)
             chosen = await _choose(harness, agent, resume)
-            await _talk(Conversation(app.output(), harness, living[0], chosen))
-        return 0
+            conversation = Conversation(app.output(), harness, living[0], chosen)
+            await _talk(conversation)
+        # Where a program has typed, another program reads what came of it.
+        return 1 if conversation.has_failed and not sys.stdin.isatty() else 0
 
     run_in_frame(Settings(config, debug, patience, disable), action)
 
@@ -89,9 +94,10 @@ async def _choose(harness: Session, name: str | None, resume: str | None) -> Age
 
 async def _talk(conversation: Conversation) -> None:
     """Take line after line, until the end of the input or a signal outside of a turn."""
-    session = await conversation.agent.open_session()
-    said = f"{conversation.agent.name}, session {session.id}; /help lists commands"
-    conversation.show.line(said, "dim")
+    try:
+        await conversation.begin()
+    except SessionError as error:  # of --resume: there is none, or somebody else has it
+        raise Faulty([Fault(str(error))]) from error
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_watch_signals, conversation, tasks.cancel_scope)
         async with aclosing(read_lines(sys.stdin.fileno())) as lines:

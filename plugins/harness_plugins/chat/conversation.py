@@ -20,7 +20,7 @@ from harness_core.cli.kit import (
 from harness_core.cli.kit import Session as Harness
 from harness_core.errors import closest
 from harness_core.prompt import PromptAssembly, diff_assemblies
-from harness_plugins.agents.api import Agent, Agents, StepStarted
+from harness_plugins.agents.api import Agent, Agents, StepStarted, TurnEnded, TurnStarted
 from harness_plugins.session.api import Session
 
 from .show import Show
@@ -38,6 +38,10 @@ class Conversation:
         self.agent = agent
         self.show = Show(console)
         self.is_over = False
+        self.has_failed = False
+        """Whether the last turn was one that failed."""
+        self._told: str | None = None
+        """The id of the session that was told."""
         self._turn: anyio.CancelScope | None = None
         self._last: PromptAssembly | None = None
         self._commands: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -48,6 +52,19 @@ class Conversation:
             "/help": self._help,
             "/quit": self._quit,
         }
+
+    async def begin(self) -> None:
+        """Say whom one talks to. A session that is to go on is opened, so that faults show now.
+
+        A new one is made with the first message: a chat in which nobody says anything leaves none.
+        """
+        agent = self.agent
+        if agent.session is None and agent.wanted_session is None:
+            self.show.line(f"{agent.name}, a new session; /help lists commands", "dim")
+            return
+        session = await agent.open_session()
+        self._told = session.id
+        self.show.line(f"{agent.name}, session {session.id}; /help lists commands", "dim")
 
     def interrupt(self) -> bool:
         """End the turn that runs; return whether there was one."""
@@ -102,14 +119,24 @@ class Conversation:
             try:
                 async with aclosing(self.agent.run(text)) as events:
                     async for event in events:
+                        if isinstance(event, TurnStarted):
+                            self._tell_session(event.session)
                         if isinstance(event, StepStarted):
                             self._last = event.assembly
+                        if isinstance(event, TurnEnded):
+                            self.has_failed = event.result.is_error
                         self.show.event(event)
             except Exception as error:
                 self.show.line(f"{type(error).__name__}: {error}", "red")
         if self._turn.cancelled_caught:
             self.show.line("the turn was cancelled", "yellow")
         self._turn = None
+
+    def _tell_session(self, session: str) -> None:
+        """Say which session it is, for `--resume`, unless that was said."""
+        if session != self._told:
+            self._told = session
+            self.show.line(f"session {session}", "dim")
 
     async def _assemble(self) -> PromptAssembly:
         return await self._view().assemble()

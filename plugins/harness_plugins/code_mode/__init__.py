@@ -122,7 +122,7 @@ class _Running:
     def text(self, context: AssembleContext) -> str:
         """Return the section of one assembly."""
         tools = self._ctx[Tools]
-        mode = tools.presentation(context.scope).mode
+        mode = tools.presentation(context).mode
         return section_text(tools.in_code(context), mode, self._signatures)
 
     async def run(self, arguments: dict[str, Any], call: ToolCall) -> ToolResult:

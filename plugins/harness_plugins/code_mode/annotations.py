@@ -12,14 +12,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
+from harness_plugins.tools.api import identifier
+
 __all__ = ["Annotations", "JsonSchema", "camel", "literal", "note", "one_line"]
 
 JsonSchema: TypeAlias = "dict[str, Any]"
 
 DEEPEST = 20
 """Levels of schemas within schemas that are spelled out."""
+MOST = 5000
+"""Schemas that are spelled out for one tool: references can make a short one long without end."""
 _LONG = 60
 """Characters from which on an annotation that has a name of its own is written once."""
+
+_NO_KEY = frozenset({*keyword.kwlist, "__debug__"})
 
 _SCALARS = {
     "string": "str",
@@ -74,6 +80,7 @@ class Annotations:
         self._root = root
         self._prefix = prefix
         self._depth = 0
+        self._spelled = 0
         self._names: dict[str, str] = {}
         """For a reference what stands for it."""
         self._recursive: set[str] = set()
@@ -84,9 +91,10 @@ class Annotations:
         """Return the annotation of a schema; `hint` is what it would be called."""
         if schema is False:
             return "Never"
-        if not isinstance(schema, dict) or self._depth >= DEEPEST:
+        if not isinstance(schema, dict) or self._depth >= DEEPEST or self._spelled >= MOST:
             return "Any"
         self._depth += 1
+        self._spelled += 1
         try:
             known = cast("JsonSchema", schema)
             found = self._of(known, hint)
@@ -145,7 +153,7 @@ class Annotations:
         self.classes[name] = ""  # so that what it needs stands behind it
         properties: dict[str, Any] = schema["properties"]
         required = _strings(schema.get("required"))
-        plain = all(key.isidentifier() and not keyword.iskeyword(key) for key in properties)
+        plain = all(identifier(key, _NO_KEY) == key for key in properties)
         lines = [f"class {name}(TypedDict):" if plain else f'{name} = TypedDict("{name}", {{']
         said = note({"description": schema.get("description")})
         if said:
@@ -195,15 +203,24 @@ class Annotations:
                 return None
         return target
 
+    def _resolved(self, schema: Any) -> Any:
+        """Return what a schema refers to, at the end of all references; None if there is no end."""
+        seen: list[JsonSchema] = []
+        while isinstance(schema, dict):
+            known = cast("JsonSchema", schema)
+            if not isinstance(known.get("$ref"), str):
+                return known
+            if any(known is one for one in seen):
+                return None
+            seen.append(known)
+            schema = self._target(known["$ref"])
+        return None
+
     def _merged(self, schema: JsonSchema) -> JsonSchema | None:
         """Return the schema that all parts of an `allOf` make together, if that is simple."""
         merged: JsonSchema = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in cast("list[object]", schema["allOf"]):
-            while isinstance(part, dict) and isinstance(cast("JsonSchema", part).get("$ref"), str):
-                if len(schema["allOf"]) == 1:
-                    break
-                target = self._target(cast("JsonSchema", part)["$ref"])
-                part = target if target is not part else None
+        parts = cast("list[object]", schema["allOf"])
+        for part in parts if len(parts) == 1 else map(self._resolved, parts):
             if not isinstance(part, dict):
                 return None
             one = cast("JsonSchema", part)
@@ -217,7 +234,8 @@ class Annotations:
         return merged
 
     def _free(self, wanted: str) -> str:
-        name, number = wanted, 2
+        name = wanted = identifier(wanted)
+        number = 2
         while name in self._taken:
             name, number = f"{wanted}{number}", number + 1
         self._taken.add(name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import keyword
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -22,6 +21,10 @@ __all__ = ["Function", "Signatures", "functions_of"]
 
 WIDTH = 100
 _NONE_YET = object()
+_NO_ARGUMENT = frozenset({*keyword.kwlist, "__debug__"})
+"""What an argument cannot be called."""
+_OTHERS = "others"
+"""What those are called together that the schema does not name."""
 
 
 @attrs.frozen
@@ -53,9 +56,10 @@ class Signatures:
 
     def of(self, tools: Mapping[str, Tool]) -> list[Function]:
         """Return the functions for tools, in their order. No two share a name, or a class's."""
-        taken: set[str] = set()
+        code_names = python_names(tools)
+        taken = set(code_names.values())
         found: list[Function] = []
-        for name, code_name in python_names(tools).items():
+        for name, code_name in code_names.items():
             wanted = prefix = camel(code_name) or "Tool"
             number = 2
             function = self._function(tools[name], code_name, prefix)
@@ -119,12 +123,12 @@ def _parameters(
         or others is True
         or (not properties and others is None and _is_open(schema))
     ):
-        rest = [f"**others: {annotations.of(others, f'{prefix}Other')}"]
+        rest = [f"**{_OTHERS}: {annotations.of(others, f'{prefix}Other')}"]
     listed = schema.get("required")
     required = (
         set(map(str, cast("list[object]", listed))) if isinstance(listed, list) else set[str]()
     )
-    code_names = _code_names(properties)
+    code_names = python_names(properties, _NO_ARGUMENT | {_OTHERS} if rest else _NO_ARGUMENT)
     ordered = sorted(properties, key=lambda name: name not in required)
     return tuple(
         Parameter(
@@ -153,27 +157,6 @@ def _source(
         default = cast("JsonSchema", schema).get("default", _NONE_YET)
     shown = literal(default) if default is not _NONE_YET else None
     return f"{source} = {shown or '...'}"
-
-
-def _code_names(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Return what arguments are called in code: their names, as far as Python has such."""
-    names: dict[str, str] = {
-        name: name for name in properties if name.isidentifier() and not keyword.iskeyword(name)
-    }
-    taken = {*names, "others"}
-    for name in properties:
-        if name in names:
-            continue
-        wanted = re.sub(r"\W", "_", name)
-        wanted = wanted if wanted.isidentifier() else f"_{wanted}"
-        wanted = f"{wanted}_" if keyword.iskeyword(wanted) else wanted
-        wanted = wanted if wanted.isidentifier() else "argument"
-        free, number = wanted, 2
-        while free in taken:
-            free, number = f"{wanted}_{number}", number + 1
-        names[name] = free
-        taken.add(free)
-    return names
 
 
 def _head(name: str, parameters: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import anyio
@@ -14,9 +15,12 @@ __all__ = ["Workers"]
 
 @attrs.frozen(eq=False)
 class _Idle:
-    """A process that waits for the next run in its scope, since a moment."""
+    """A process that waits for the next run in its scope, since a moment.
 
-    key: object | None
+    `scope()` is the scope's key, as long as somebody else holds that.
+    """
+
+    scope: Callable[[], object | None]
     worker: Worker
     since: float
 
@@ -45,7 +49,7 @@ class Workers:
         Raises ToolError if none can be started.
         """
         for one in self._idle:
-            if one.key is key:
+            if one.scope() is key:
                 self._idle.remove(one)
                 self._busy.add(one.worker)
                 return one.worker
@@ -66,7 +70,7 @@ class Workers:
         if worker.is_spent or not self._keep:
             too_many.append(worker)
         else:
-            self._idle.append(_Idle(key, worker, self._clock()))
+            self._idle.append(_Idle(_weakly(key), worker, self._clock()))
             while len(self._idle) > self._keep:
                 too_many.append(self._idle.pop(0).worker)
             self._changed.set()
@@ -90,6 +94,19 @@ class Workers:
         idle, self._idle = self._idle, []
         await _end([*(one.worker for one in idle), *self._busy])
         self._busy.clear()
+
+
+_GONE = object()
+
+
+def _weakly(key: object | None) -> Callable[[], object | None]:
+    """Return what gives a key, and does not keep it if that can be helped."""
+    try:
+        reference = weakref.ref(key)
+    except TypeError:
+        return lambda: key
+    # A scope that is gone is not the global layer, whose key is None.
+    return lambda: _GONE if (held := reference()) is None else held
 
 
 async def _end(workers: list[Worker]) -> None:

@@ -63,7 +63,9 @@ def find_adapter(ctx: Context, provider: str | None = None) -> ModelAdapter:
         return adapter
     listed = ", ".join(known) or "(none)"
     if provider is None:
-        said = "name a provider" if known else "mount one: llm_openai, llm_anthropic, llm_scripted"
+        said = "mount one: llm_openai, llm_anthropic, llm_scripted"
+        if known:
+            said = "give the agent a `provider`"
         message = f"no provider is named; {said} (providers: {listed})"
     else:
         guess = closest(provider, known)

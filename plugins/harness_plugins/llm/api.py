@@ -7,6 +7,7 @@ from .adapter import publish_adapter as publish_adapter
 from .calls import Calls as Calls
 from .errors import ModelError as ModelError
 from .errors import ModelErrorKind as ModelErrorKind
+from .extra import loading_extra as loading_extra
 from .messages import Message as Message
 from .messages import Role as Role
 from .messages import Thinking as Thinking
@@ -43,6 +44,7 @@ __all__ = [
     "Usage",
     "as_data",
     "find_adapter",
+    "loading_extra",
     "message_from",
     "providers",
     "publish_adapter",

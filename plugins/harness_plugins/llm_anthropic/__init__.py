@@ -21,7 +21,7 @@ messages. The key is read anew for each request.
 from __future__ import annotations
 
 from harness_core import Context
-from harness_plugins.llm.api import publish_adapter
+from harness_plugins.llm.api import loading_extra, publish_adapter
 
 from .config import Config
 
@@ -32,9 +32,11 @@ name = "llm_anthropic"
 
 async def apply(ctx: Context, config: Config) -> None:
     """Publish the adapter as `llm_<provider>`."""
-    from .adapter import AnthropicAdapter
-
     loader = ctx.get("loader")
     directory = str(loader.directory) if loader is not None else ""
-    adapter = await ctx.enter(AnthropicAdapter.of(config, directory))
+    with loading_extra(name, "anthropic"):
+        from .adapter import AnthropicAdapter
+
+        # Entered in here too: that imports the SDK.
+        adapter = await ctx.enter(AnthropicAdapter.of(config, directory))
     publish_adapter(ctx, adapter)

@@ -9,6 +9,7 @@ import attrs
 
 from harness_core import Context
 from harness_core.errors import ConfigError, ManifestError
+from harness_plugins.llm.api import loading_extra
 
 from .config import Config
 from .script import Script
@@ -39,7 +40,8 @@ def script_of(ctx: Context, config: Config) -> Script:
 
 def _from_file(ctx: Context, file: str) -> Script:
     # Imported where it is needed: the parser needs an extra.
-    from harness_core.loader import Place, as_list, parse_yaml, place_at, plain
+    with loading_extra("llm_scripted", "scripted"):
+        from harness_core.loader import Place, as_list, parse_yaml, place_at, plain
 
     loader = ctx.get("loader")
     path = os.path.join(str(loader.directory), file) if loader is not None else file

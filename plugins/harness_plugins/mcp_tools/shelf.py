@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from harness_core import Context, Effect
 from harness_core.errors import InactiveFiberError, InvalidNameError
 from harness_core.prompt import SystemPrompt
 from harness_plugins.tools.api import Tool, Tools
+from harness_plugins.workspace.api import one_line
 
 from .config import ServerConfig
 from .connection import Connection
@@ -194,9 +195,9 @@ class Shelf:
         title = resource.title or resource.name
 
         async def text() -> str:
-            return f"{title} ({uri}):\n{await connection.read(uri)}"
+            return await connection.read(uri)
 
-        return self._context(uri, text, _facts(title))
+        return self._context(uri, f"{title} ({uri})", text, _facts(title))
 
     def _prompt(
         self, connection: Connection, prompt: types.Prompt, arguments: dict[str, str]
@@ -208,16 +209,21 @@ class Shelf:
         async def text() -> str:
             return await connection.prompt(prompt.name, arguments)
 
-        return self._context(prompt.name, text, _facts(missing), missing)
+        return self._context(prompt.name, f"prompt {prompt.name}", text, _facts(missing), missing)
 
     def _context(
-        self, name: str, text: Callable[[], object], facts: str, missing: list[str] | None = None
+        self,
+        name: str,
+        title: str,
+        text: Callable[[], Awaitable[str]],
+        facts: str,
+        missing: list[str] | None = None,
     ) -> _Wanted:
         config = self._config
         limit = config.max_output or self._ctx[Tools].config.max_output
 
         async def limited() -> str:
-            return truncated(await text(), limit)  # type: ignore[misc]
+            return truncated(self._quoted(title, await text()), limit)
 
         def prepare() -> Callable[[Effect | None], Effect]:
             if missing:
@@ -241,6 +247,11 @@ class Shelf:
             return register
 
         return _Wanted(facts, prepare)
+
+    def _quoted(self, title: str, text: str) -> str:
+        """Return a text with a mark before each line: none of it can pass for somebody else's."""
+        lines = "\n".join(f"| {line}".rstrip() for line in text.splitlines())
+        return f"From the MCP server {one_line(self._server)}, {one_line(title)}:\n{lines}"
 
 
 def _facts(*facts: object) -> str:

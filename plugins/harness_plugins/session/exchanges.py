@@ -8,7 +8,7 @@ import attrs
 
 from harness_plugins.llm.api import Message, ToolRequest
 
-__all__ = ["Exchange", "find_exchanges"]
+__all__ = ["Exchange", "find_exchanges", "with_results_behind"]
 
 
 @attrs.frozen
@@ -36,3 +36,19 @@ def find_exchanges(messages: Sequence[Message]) -> tuple[Exchange, ...]:
             index = waiting[message.call_id].pop()
             found[index] = attrs.evolve(found[index], answered=position)
     return tuple(found)
+
+
+def with_results_behind(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation with each result directly behind the message that asks for it."""
+    results: dict[int, list[Message]] = {}
+    moved: set[int] = set()
+    for one in find_exchanges(messages):
+        if one.answered is not None:
+            results.setdefault(one.asked, []).append(messages[one.answered])
+            moved.add(one.answered)
+    ordered: list[Message] = []
+    for position, message in enumerate(messages):
+        if position not in moved:
+            ordered.append(message)
+            ordered += results.get(position, ())
+    return tuple(ordered)

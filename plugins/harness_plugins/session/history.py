@@ -14,7 +14,7 @@ from harness_plugins.llm.api import Message, ToolRequest, message_from
 
 from .errors import SessionError
 from .events import LogEvent
-from .exchanges import find_exchanges
+from .exchanges import find_exchanges, with_results_behind
 
 __all__ = ["GONE", "SUMMARY", "History", "HistoryEntry", "project"]
 
@@ -55,8 +55,11 @@ class History:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages, for a model."""
-        return tuple(entry.message for entry in self.entries)
+        """The messages, for a model: results directly behind the requests that they answer.
+
+        What somebody wrote while tools ran stands between the two in the log, and behind them here.
+        """
+        return with_results_behind([entry.message for entry in self.entries])
 
     @property
     def snapshot(self) -> str | None:
@@ -78,7 +81,7 @@ class History:
     @property
     def unanswered(self) -> tuple[ToolRequest, ...]:
         """The tool requests that have no result: whoever ran them was interrupted."""
-        found = find_exchanges(self.messages)
+        found = find_exchanges([entry.message for entry in self.entries])
         return tuple(one.request for one in found if one.answered is None)
 
     def span(self, first: int, last: int) -> slice:

@@ -176,7 +176,7 @@ def _harm(before: History, after: History) -> str:
     if after is before:
         return "nothing of its range is visible"
     visible = {entry.seq for entry in after.entries}
-    for one in find_exchanges(before.messages):
+    for one in find_exchanges([entry.message for entry in before.entries]):
         if one.answered is not None:
             asked, answered = before.entries[one.asked], before.entries[one.answered]
             if (asked.seq in visible) != (answered.seq in visible):

@@ -8,8 +8,8 @@ A name that is hidden takes the same path as one that does not exist, and reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import attrs
@@ -20,7 +20,7 @@ from harness_core.errors import InactiveFiberError, PluginError, closest
 from .encode import to_text, truncate
 from .errors import ToolError
 from .events import ASK, EXECUTE, POST_EXECUTE, PRE_EXECUTE, RESULT
-from .faults import summary, without_traceback
+from .faults import alone, summary, without_traceback
 from .model import Status, Tool, ToolCall, ToolDecision, ToolResult
 from .naming import python_name
 from .running import Gone, TimedOut, run_owned
@@ -53,11 +53,17 @@ class Execution:
         self._entry = entry = view().find(call.name, call.via)
         self._tool: Tool | None = entry.tool if entry is not None else None
         self._plugin = entry.plugin if entry is not None else None
-        self._is_too_deep = False
+        self._unreadable: ArgumentsError | None = None
+        copied: Any = None
         try:
-            copied = plain_copy(call.arguments)
+            given = call.arguments
+            copied = plain_copy(
+                dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else given
+            )
         except RecursionError:
-            copied, self._is_too_deep = None, True
+            self._unreadable = ArgumentsError(("$: nested too deeply",))
+        except ArgumentsError as error:
+            self._unreadable = error
         self.call = ToolCall(
             call.name, copied, call.scope, call.call_id, self._tool, self._plugin, call.via
         )
@@ -118,8 +124,8 @@ class Execution:
         entry, tool = self._entry, self._tool
         if entry is None or tool is None:
             return self._not_there(), False
-        if self._is_too_deep:
-            return self._invalid(ArgumentsError(("$: nested too deeply",))), False
+        if self._unreadable is not None:
+            return self._invalid(self._unreadable), False
         try:
             prepared = tool.prepare(self.call.arguments)
         except ArgumentsError as error:
@@ -218,9 +224,12 @@ class Execution:
         except TimedOut:
             text = f'tool "{tool.name}" took longer than {timeout:g} s and was cancelled'
             return self._answer("timed-out", text)
-        except ToolError as error:
-            return self._answer("failed", without_traceback(str(error)))
-        except (Exception, SystemExit) as error:
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            only = alone(error)
+            if isinstance(only, ToolError):
+                return self._answer("failed", without_traceback(str(only)))
             return self._failed(error, "running")
 
     def _result_of(self, value: object) -> ToolResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["summary", "without_traceback"]
+__all__ = ["alone", "summary", "without_traceback"]
 
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\):.*", re.DOTALL)
 
@@ -14,8 +14,24 @@ def without_traceback(text: str) -> str:
     return _TRACEBACK.sub("", text)
 
 
+def alone(error: BaseException) -> BaseException:
+    """Return the one error that a group holds, as task groups make of any; else the error."""
+    inner = _inner(error)
+    return alone(inner[0]) if len(inner) == 1 else error
+
+
+def _inner(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the errors of a group; none for one that is no group."""
+    found: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return found if isinstance(error, BaseExceptionGroup) else ()
+
+
 def summary(error: BaseException) -> str:
     """Return kind and message of an error, and nothing of where it happened."""
+    error = alone(error)
+    several = _inner(error)
+    if several:
+        return "; ".join(map(summary, several))
     try:
         text = without_traceback(str(error)).strip()
     except Exception:  # its own __str__ is at fault

@@ -108,9 +108,10 @@ class ToolLayers(ScopedLayers[Layer]):
     def replace(self, ctx: Context, effect: Effect, tool: Tool) -> None:
         """Put a tool in the place of the one that an effect stands for; all or nothing.
 
-        Raises PluginError if that effect is not of a tool of this name, here, and whatever a
-        listener of `system-prompt/change` raises.
+        Raises PluginError if that effect is not of a tool of this name, here, InactiveFiberError,
+        and whatever a listener of `system-prompt/change` raises.
         """
+        ctx.fiber.check_open()
         layer = self.peek(ctx.tag)
         entry = layer.tool(tool.name) if layer is not None else None
         if layer is None or entry is None or entry.effect is not effect:
@@ -124,8 +125,9 @@ class ToolLayers(ScopedLayers[Layer]):
         try:
             ctx.root.emit(CHANGE)
         except BaseException:
-            entry.tool, entry.schema = before
-            self._forget_views(layer)
+            if layer.tool(tool.name) is entry and entry.tool is tool:
+                entry.tool, entry.schema = before
+                self._forget_views(layer)
             raise
 
     def _refuse_duplicate(self, layer: Layer, entry: Entry) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from harness_core.errors import InvalidNameError, PluginError
+from harness_core.errors import InvalidNameError, InvalidSchemaError, PluginError
 from harness_core.prompt import TOOL_ORDER_REST, Origin, ToolSchema
 
 from .encode import to_json
@@ -68,10 +68,14 @@ class Tool:
         if not callable(self.run):
             raise PluginError(f'tool "{name}": run must be callable, got {self.run!r}')
         check_limits(f'tool "{name}"', self.timeout, self.max_output)
-        frozen = ToolSchema(name, self.description, self.parameters).parameters
+        try:
+            frozen = ToolSchema(name, self.description, self.parameters).parameters
+            schema = Schema(name, frozen)
+        except RecursionError as error:
+            raise InvalidSchemaError(name, "parameters", "it is nested too deeply") from error
         object.__setattr__(self, "parameters", frozen)
-        object.__setattr__(self, "schema", Schema(name, frozen))
-        object.__setattr__(self, "takes_call", _positional(self.run) >= 2)
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "takes_call", _takes_call(self.run))
 
     def prepare(self, arguments: object) -> Any:
         """Return what `run` gets for these arguments; raise ArgumentsError with all violations."""
@@ -103,16 +107,22 @@ SMALLEST = 200
 """Characters that an output limit must leave: the notice of a truncation stands within it."""
 
 
-def _positional(function: Callable[..., Any]) -> int:
+def _takes_call(function: Callable[..., Any]) -> bool:
+    """Whether a function has a second parameter for the call.
+
+    One with a default is somebody's own, as in `lambda arguments, path=path: ...`, unless it is
+    named `call`.
+    """
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return 1
-    kinds = [parameter.kind for parameter in parameters]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        return 2
-    taken = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(kind in taken for kind in kinds)
+        return False
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return True
+    taken = [
+        one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return len(taken) > 1 and (taken[1].default is taken[1].empty or taken[1].name == "call")
 
 
 @attrs.frozen(eq=False)
@@ -143,7 +153,7 @@ class ToolResult:
     is the text as the tool gave it, set by whoever runs the tool.
     """
 
-    text: str
+    text: str = attrs.field(validator=attrs.validators.instance_of(str))
     status: Status = "ok"
     value: Any = attrs.field(default=None, kw_only=True)
     violations: tuple[str, ...] = attrs.field(default=(), kw_only=True)
@@ -170,7 +180,7 @@ class ToolResult:
             return self.whole or self.text or None
         try:
             return to_json(self.value)
-        except TypeError:
+        except (TypeError, RecursionError):
             return self.text
 
     def _is_as_returned(self, whole: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -43,6 +43,13 @@ class ToolsConfig:
             raise ValueError(str(error)) from error
 
 
+class _Told(NamedTuple):
+    """What an assembly was told of code: the tools it can call, and how they are presented."""
+
+    tools: dict[str, Tool]
+    presentation: Presentation
+
+
 class Tools(Service, key="tools"):
     """What the model may call, per scope: one answer for what it is told and what it can do."""
 
@@ -53,7 +60,7 @@ class Tools(Service, key="tools"):
     def __init__(self, ctx: Context, config: ToolsConfig) -> None:
         self.config = config
         self.layers = ctx.shared_state("tools", "layers", lambda: ToolLayers(ctx.root))
-        self._told: WeakKeyDictionary[AssembleContext, dict[str, Tool]] = WeakKeyDictionary()
+        self._told: WeakKeyDictionary[AssembleContext, _Told] = WeakKeyDictionary()
         """What code can call, as an assembly was told: the texts of the same one say so too."""
         ctx.effect(lambda: self._forget_layers, label="tool layers")
         self._prompt = prompt = ctx[SystemPrompt]
@@ -170,7 +177,7 @@ class Tools(Service, key="tools"):
         """Return what an assembly shows: the provider that feeds the system prompt."""
         view = self._view(context.scope)
         if view.runner is not None:
-            self._told[context] = view.code_tools
+            self._told[context] = _Told(view.code_tools, view.presentation(context.scope))
         return view.result(context.scope)
 
     def get(self, name: str, scope: object | None) -> Tool | None:
@@ -202,12 +209,20 @@ class Tools(Service, key="tools"):
         if isinstance(scope, AssembleContext):
             told = self._told.get(scope)
             if told is not None:
-                return dict(told)
+                return dict(told.tools)
             scope = scope.scope
         return self._view(scope).code_tools
 
-    def presentation(self, scope: object | None) -> Presentation:
-        """Return how the tools of a scope are presented, and who said so."""
+    def presentation(self, scope: AssembleContext | object | None) -> Presentation:
+        """Return how the tools of a scope are presented, and who said so.
+
+        `scope` may be the context of an assembly: then how that very assembly was told.
+        """
+        if isinstance(scope, AssembleContext):
+            told = self._told.get(scope)
+            if told is not None:
+                return told.presentation
+            scope = scope.scope
         return self._view(scope).presentation(scope)
 
     def known_names(self, scope: object | None) -> tuple[str, ...]:

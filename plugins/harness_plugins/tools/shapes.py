@@ -239,9 +239,12 @@ def _annotated(shape: Shape, notes: tuple[Any, ...]) -> Shape:
 
 
 def _union(arms: list[Shape]) -> Shape:
+    # Integers last: 3.0 is one for JSON schema, and is to stay a float where it may be one.
+    in_turn = sorted(arms, key=lambda arm: arm.schema.get("type") == "integer")
+
     def read(value: Any, path: str) -> Any:
         problems: list[str] = []
-        for arm in arms:
+        for arm in in_turn:
             try:
                 return arm.read(value, path)
             except Mismatch as error:

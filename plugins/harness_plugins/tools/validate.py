@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from harness_core.errors import HarnessError, InvalidSchemaError
+from harness_core.errors import HarnessError, InvalidSchemaError, PluginError
 
 from .quick import quick_check
 
@@ -37,12 +38,25 @@ class ArgumentsError(HarnessError, ValueError):
 
 
 def plain_copy(value: Any) -> Any:
-    """Return a copy of JSON data that nobody else holds."""
+    """Return a copy of JSON data that nobody else holds.
+
+    Raises ArgumentsError for keys and numbers that JSON does not have.
+    """
     if isinstance(value, dict):
-        return {key: plain_copy(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            _key(key): plain_copy(one) for key, one in cast("dict[object, object]", value).items()
+        }
     if isinstance(value, list):
         return [plain_copy(item) for item in cast("list[object]", value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ArgumentsError((f"$: {value!r} is no JSON number",))
     return value
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise ArgumentsError((f"$: the key {key!r} is no str",))
+    return key
 
 
 def path_of(parts: Iterable[object]) -> str:
@@ -104,8 +118,14 @@ def _tools_of_the_trade() -> tuple[Any, Any, Any]:
 
     Imported when first needed.
     """
-    import jsonschema
-    import referencing
+    try:
+        import jsonschema
+        import referencing
+    except ModuleNotFoundError as error:
+        raise PluginError(
+            f"tools need {error.name}, which is not installed. Install the extra: "
+            'pip install "harness-core[tools]"'
+        ) from error
 
     formats: Any = jsonschema.FormatChecker(formats=("date", "ipv4", "ipv6", "uuid"))
     formats.checks("date-time", raises=ValueError)(_is_date_time)
@@ -117,7 +137,22 @@ def _tools_of_the_trade() -> tuple[Any, Any, Any]:
 def _class_for(schema: Mapping[str, Any]) -> Any:
     """Return the validator class of the draft that a schema is written in."""
     library = _tools_of_the_trade()[0]
-    return library.validators.validator_for(schema, default=library.Draft202012Validator)
+    return _with_nullable(
+        library.validators.validator_for(schema, default=library.Draft202012Validator)
+    )
+
+
+@functools.cache
+def _with_nullable(draft: Any) -> Any:
+    """Return a draft in which `nullable: true` means what those who write it mean by it."""
+    check = draft.VALIDATORS["type"]
+
+    def kind(validator: Any, types: Any, instance: object, schema: Mapping[str, Any]) -> Any:
+        if instance is None and schema.get("nullable") is True:
+            return ()
+        return check(validator, types, instance, schema) or ()
+
+    return _tools_of_the_trade()[0].validators.extend(draft, {"type": kind})
 
 
 def _validator(parameters: Mapping[str, Any]) -> Validator:
@@ -132,6 +167,8 @@ def _problem_of(text: str) -> tuple[str, str] | None:
     """Return place and problem of a schema that is none. Remembered: tools come back."""
     library = _tools_of_the_trade()[0]
     schema: dict[str, Any] = json.loads(text)
+    if not isinstance(schema.get("$schema", ""), str):
+        return "parameters.$schema", f"{schema['$schema']!r} names no draft"
     try:
         _class_for(schema).check_schema(schema)
     except library.exceptions.SchemaError as error:
@@ -153,16 +190,31 @@ def _dangling(node: object, root: Mapping[str, Any], path: str) -> Iterator[tupl
     if not isinstance(node, dict):
         return
     mapping = cast("dict[str, Any]", node)
-    if "$id" in mapping:
+    if isinstance(mapping.get("$id"), str):
         return  # its references start elsewhere; they are followed when arguments are checked
     for key, value in mapping.items():
         if key == "$ref" and isinstance(value, str):
             if value.startswith("#/") and not _leads_somewhere(value, root):
                 yield f"{path}.$ref", f"{value!r} leads nowhere: the schema does not hold it"
+            elif re.match("#[^/]", value) and not _holds_anchor(root, value):
+                yield f"{path}.$ref", f"{value!r} leads nowhere: the schema has no such anchor"
             elif not value.startswith("#"):
                 yield f"{path}.$ref", f"{value!r} leads out of the schema, and nothing is fetched"
         elif key not in _DATA:
             yield from _dangling(value, root, f"{path}.{key}")
+
+
+def _holds_anchor(node: object, ref: str) -> bool:
+    if isinstance(node, list):
+        return any(_holds_anchor(item, ref) for item in cast("list[object]", node))
+    if not isinstance(node, dict):
+        return False
+    mapping = cast("dict[str, object]", node)
+    if ref[1:] in (mapping.get("$anchor"), mapping.get("$dynamicAnchor")):
+        return True
+    if ref in (mapping.get("$id"), mapping.get("id")):  # as older drafts say it
+        return True
+    return any(_holds_anchor(item, ref) for item in mapping.values())
 
 
 def _leads_somewhere(pointer: str, root: object) -> bool:

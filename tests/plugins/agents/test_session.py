@@ -126,3 +126,11 @@ async def test_what_an_assembly_is_for() -> None:
         root.system_prompt.section("who", lambda c: f"{c.agent} {c.signal is scope}", order=1)
         assembly = await root.system_prompt.assemble(context)
         assert [section.text for section in assembly.sections if section.text] == ["a True"]
+
+
+async def test_a_turn_without_anything_to_say_makes_no_session(tmp_path: Path) -> None:
+    async with keeping(tmp_path / "sessions") as (root, _):
+        agent = await root.agents.create("a")
+        assert (await agent.send("  ")).reason == "nothing-to-say"
+        assert agent.session is None
+        assert await root.session.list() == []

@@ -60,16 +60,27 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def session_of(chat: Chat) -> str:
-    """Return the id that the chat said it has."""
+def resumed(chat: Chat) -> str:
+    """Return the id that the chat said it goes on with."""
     return chat.until("; /help").removesuffix("; /help").rpartition(" ")[2]
+
+
+def session_of(chat: Chat) -> str:
+    """Return the id that the chat said with the first message."""
+    chat.until("a new session; /help lists commands\n")
+    chat.say("hello")
+    chat.until("session ")
+    one = chat.until("\n").rstrip("\n")
+    chat.until("out\n")
+    return one
 
 
 def test_text_and_tool_calls_are_shown_as_they_come(directory: Path) -> None:
     with chatting(directory, "harness.yaml") as chat:
-        assert chat.until("lists commands\n").startswith("first, session ")
+        assert chat.until("lists commands\n").startswith("first, a new session;")
         chat.say("which pages?")
-        shown = chat.until("out\n").splitlines()
+        told, *shown = chat.until("out\n").splitlines()
+        assert told.startswith("session ")
         assert shown[:4] == [
             "I look.",
             "→ list_pages {}",
@@ -82,9 +93,18 @@ def test_text_and_tool_calls_are_shown_as_they_come(directory: Path) -> None:
 
 def test_an_agent_is_chosen_by_name(directory: Path) -> None:
     with chatting(directory, "harness.yaml", "--agent", "second") as chat:
-        chat.until("second, session ")
+        chat.until("second, a new session;")
         chat.say("/prompt")
         assert "You are the second." in chat.until("Tools")
+
+
+def test_a_chat_in_which_nothing_is_said_leaves_no_session(directory: Path) -> None:
+    with chatting(directory, "harness.yaml") as chat:
+        chat.until("lists commands\n")
+        chat.say("/prompt")
+        chat.until("Tools")
+        assert chat.end() == 0
+    assert not (directory / ".harness").exists()
 
 
 def test_an_unknown_agent_is_a_wrong_call(directory: Path) -> None:
@@ -98,11 +118,11 @@ def test_a_session_is_resumed_in_another_process(directory: Path) -> None:
     with chatting(directory, "harness.yaml") as chat:
         one = session_of(chat)
         chat.say("hello, I am Ada")
-        chat.until("Hello Ada.\n")
+        assert "session" not in chat.until("Hello Ada.\n")  # it is told once
         chat.until("out\n")
         assert chat.end() == 0
     with chatting(directory, "harness.yaml", "--resume", one) as chat:
-        assert session_of(chat) == one
+        assert resumed(chat) == one
         chat.say("what is my name?")
         chat.until("You are Ada.\n")
         chat.until("out\n")
@@ -115,8 +135,6 @@ def test_a_session_is_resumed_in_another_process(directory: Path) -> None:
 def test_two_chats_never_write_one_session(directory: Path) -> None:
     with chatting(directory, "harness.yaml") as chat:
         one = session_of(chat)
-        chat.say("hello")
-        chat.until("out\n")
         with chatting(directory, "harness.yaml", "--resume", one) as other:
             assert f'session "{one}" is open' in other.until("fork it to go on here")
             assert other.process.wait(30) == 1
@@ -169,7 +187,7 @@ def test_an_agent_whose_row_was_changed_goes_on_with_its_conversation(
         chat.end()
     if store:
         with chatting(directory, "harness.yaml", "--agent", "other", "--resume", one) as chat:
-            assert session_of(chat) == one
+            assert resumed(chat) == one
 
 
 def test_a_bad_save_costs_nothing(directory: Path) -> None:
@@ -236,12 +254,30 @@ def test_lines_may_come_from_a_file_or_from_nowhere(directory: Path, text: str) 
     assert done.stdout.count("Hello Ada.\n") == text.count("hello")
 
 
+def test_a_pipe_whose_last_turn_failed_ends_with_a_fault(directory: Path) -> None:
+    for last, code in (("hello", 0), ("nobody answers this", 1)):
+        with chatting(directory, "harness.yaml") as chat:
+            chat.say("nobody answers this")
+            chat.until("the turn ended: model-failed")
+            chat.say(last)
+            chat.until("out\n" if code == 0 else "the turn ended: model-failed")
+            assert chat.end() == code
+
+
+def test_a_session_that_is_not_there_is_a_fault_in_plain_words(directory: Path) -> None:
+    with chatting(directory, "harness.yaml", "--resume", "nowhere") as chat:
+        said = chat.until('"nowhere"')
+        assert said.startswith("error: ")
+        assert ".py" not in said
+        assert chat.process.wait(30) == 1
+
+
 def test_without_declared_agents_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "harness.yaml").write_text(
         "- name: llm_scripted\n  config: {turns: [{text: Yes.}]}\n- name: agents\n"
     )
     with chatting(tmp_path, "harness.yaml") as chat:
-        chat.until("main, session ")
+        chat.until("main, a new session;")
         chat.say("are you there?")
         chat.until("Yes.\n")
 

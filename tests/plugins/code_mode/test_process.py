@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -401,3 +403,25 @@ async def test_settings_without_sense_are_refused(settings: dict[str, Any], told
     with pytest.raises(ConfigError, match=told):
         async with tree(**settings):
             pass
+
+
+async def test_a_process_that_waits_keeps_no_scope_alive() -> None:
+    """Law L2: whoever lets go of an agent lets go of its key."""
+
+    class Key:
+        pass
+
+    key = Key()
+    seen = weakref.ref(key)
+    async with tree() as (root, _):
+        scope = create_scope(root, key)
+        assert (await run(root, "1", scope=key)).value == 1
+        await scope.dispose()
+        del scope, key
+        gc.collect()
+        assert seen() is None
+        assert len(runners()) == 1
+        first = runners()
+        await run(root, "1")  # a scope that is gone is not the global layer
+        assert len(runners()) == 2
+        assert set(first) < set(runners())

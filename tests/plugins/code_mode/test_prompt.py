@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import anyio
 import pytest
 from harness_plugins import code_mode
 from harness_plugins.tools.api import Tool, Tools
@@ -162,3 +163,31 @@ async def test_the_schema_of_run_code_is_what_any_provider_accepts() -> None:
         }
         result = await root.tools.execute("run_code", {"code": 1}, scope=None)
         assert result.status == "invalid"
+
+
+async def test_a_section_says_what_its_own_assembly_was_told() -> None:
+    """Law L7: how tools are presented may change while an assembly waits."""
+    async with tree(mode=None) as (root, _):
+        root.tools.register(echo())
+        effect = root.tools.present_as("code")
+        entered, opened = anyio.Event(), anyio.Event()
+        texts: list[str] = []
+
+        @root.system_prompt.variable("slow")
+        async def slow() -> str:
+            entered.set()
+            await opened.wait()
+            return ""
+
+        async def assemble() -> None:
+            assembly = await root.system_prompt.assemble()
+            assert [one.name for one in assembly.tools] == ["run_code"]
+            texts.append(render_prompt(assembly))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(assemble)
+            await entered.wait()
+            await effect()
+            root.tools.present_as("both")
+            opened.set()
+        assert "one by one" not in texts[0]

@@ -7,7 +7,14 @@ from typing import Any
 
 import anyio
 import pytest
-from harness_plugins.tools.api import PRE_EXECUTE, Tool, ToolCall, ToolDecision, ToolError
+from harness_plugins.tools.api import (
+    PRE_EXECUTE,
+    Tool,
+    ToolCall,
+    ToolDecision,
+    ToolError,
+    ToolResult,
+)
 
 from harness_core import create_scope
 
@@ -287,3 +294,20 @@ async def test_the_environment_holds_no_keys_and_the_directory_is_its_own(
         assert (await run(root, ask)).value == [None, "yes", str(tmp_path)]
         assert tmp_path.exists()
     assert tmp_path.exists()
+
+
+async def test_a_value_that_is_no_data_comes_as_its_text() -> None:
+    """Data that contains itself has no end."""
+    endless: list[Any] = []
+    endless.append(endless)
+    async with tree() as (root, _):
+        root.tools.register(Tool("endless", "", run=lambda _: ToolResult("text", value=endless)))
+        assert (await run(root, "await endless()")).value == "text"
+
+
+async def test_an_argument_is_found_by_the_name_that_python_reads() -> None:
+    schema = {"type": "object", "properties": {"ﬁle": {"type": "string"}}, "required": ["ﬁle"]}
+    async with tree() as (root, _):
+        root.tools.register(Tool("read", "", schema, run=lambda arguments: arguments["ﬁle"]))
+        for code in ("await read(ﬁle='x')", "await read(file='x')", "await read('x')"):
+            assert (await run(root, code)).value == "x"

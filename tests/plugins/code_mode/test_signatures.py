@@ -302,3 +302,55 @@ def test_any_schema_is_python_that_compiles_and_the_same_bytes_each_time(
     for function in Signatures().of(tools):
         assert {one.name for one in function.parameters} == set(properties)
         assert len({one.code_name for one in function.parameters}) == len(properties)
+
+
+@pytest.mark.parametrize("key", ["_", "1", "ﬁle", "__debug__", "class", "a-b", "²", "others", ""])
+@pytest.mark.parametrize(
+    "name", ["7zip", "1", "print", "ﬁle", "Never", "none", "typed", "__debug__"]
+)
+def test_whatever_tools_and_arguments_are_called_the_signature_is_python(
+    name: str, key: str
+) -> None:
+    """Python reads `ﬁle` as `file`, knows no name with a digit in front, and takes a few itself."""
+    nested = {"type": "object", "properties": {key: {"type": "integer"}}}
+    schema = {
+        "type": "object",
+        "properties": {key: nested, "file": {}, "dict": nested, "other": nested},
+        "additionalProperties": True,
+    }
+    source = text(made(schema, name))
+    compile(source, "signatures", "exec")
+    taken = {"Any", "Literal", "Never", "NotRequired", "TypedDict", "None"}
+    for part in ast.parse(source).body:
+        assert not isinstance(part, ast.ClassDef) or part.name not in taken
+
+
+def test_no_class_has_the_name_of_another_tool() -> None:
+    nested = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    first = made({"type": "object", "properties": {"a": nested}}, "git-log")
+    second = made({"type": "object"}, "GitLogA")
+    names = [getattr(part, "name", "") for part in ast.parse(text(first, second)).body]
+    assert len(set(names)) == len(names) == 3
+
+
+def test_references_that_lead_in_a_circle_have_an_end() -> None:
+    """A server can send such a schema; nobody may wait for its signature for ever."""
+    tool = made(
+        {
+            "type": "object",
+            "properties": {"a": {"allOf": [{"$ref": "#/$defs/A"}, {"type": "object"}]}},
+            "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}},
+        }
+    )
+    assert text(tool) == "async def tool(a: Any = ...) -> Any: ..."
+
+
+def test_a_short_schema_cannot_make_a_signature_without_an_end() -> None:
+    """Each level names the next one twice, and each time it would be spelled out anew."""
+    defs: dict[str, Any] = {"L19": {"type": "object", "properties": {"x": {}}}}
+    for level in range(19):
+        below = {"allOf": [{"$ref": f"#/$defs/L{level + 1}"}, {"title": "more"}]}
+        parts = {f"p{at}": below for at in range(5)}
+        defs[f"L{level}"] = {"type": "object", "properties": parts}
+    tool = made({"type": "object", "properties": {"a": {"$ref": "#/$defs/L0"}}, "$defs": defs})
+    assert len(text(tool)) < 500_000

@@ -111,6 +111,28 @@ async def test_an_error_is_told_by_its_kind(
         assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("body", [None, {"detail": "Not Found"}])
+async def test_an_address_where_no_provider_is_is_told(
+    kind: str, body: dict[str, Any] | None
+) -> None:
+    """A `base_url` with too much or too little of a path is the usual reason."""
+
+    async def respond(answer: Answer) -> None:
+        if body is not None:
+            await answer.json(404, body)
+            return
+        await answer.head(404, {"content-type": "text/plain"})
+        await answer.write("Not Found")
+        await answer.end()
+
+    async with serving(respond) as server, adapter_for(kind, server) as adapter:
+        error = await fault(adapter)
+        (asked,) = server.asked
+        assert (error.kind, error.status) == ("not-found", 404)
+        address = f"http://{asked.headers['host']}{asked.path}"
+        assert f"nothing is at {address.partition('?')[0]}: check base_url" in str(error)
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

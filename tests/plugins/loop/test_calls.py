@@ -9,7 +9,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import ToolEnded, ToolStarted
 from harness_plugins.agents.calls import read_arguments
-from harness_plugins.agents.loop import send
+from harness_plugins.agents.loop import Limits, send
+from harness_plugins.agents.loop_events import COMPACT
+from harness_plugins.llm.api import Message, Reply, ToolRequest, Usage
 from harness_plugins.tools.api import PRE_EXECUTE, ToolCall, ToolDecision
 
 from .tree import check_conversation, events_of, tool, tree, wants
@@ -171,3 +173,44 @@ async def test_a_log_that_cannot_be_written_cancels_the_other_calls() -> None:
         t.journal.fails = lambda _: False
         assert (await send(t.agent, "Again.")).text == "next"
         check_conversation(t.messages)
+
+
+async def test_a_call_whose_arguments_were_cut_off_is_not_made_without_any() -> None:
+    ran: list[str] = []
+    cut = Message("assistant", requests=[ToolRequest("1", "tidy"), ToolRequest("2", "wipe", "")])
+    tools = [tool(name, lambda _, name=name: ran.append(name)) for name in ("tidy", "wipe")]
+    async with tree(Reply(cut, "length"), tools=tools) as t:
+        await send(t.agent, "Go.")
+        assert ran == ["tidy"]
+        assert "the reply was cut off at its limit" in results(t)[1]
+        check_conversation(t.messages)
+
+
+async def test_a_call_is_never_answered_with_the_result_of_an_earlier_one_of_its_id() -> None:
+    """Compaction takes the earlier one out of sight, and the provider uses its id again."""
+    entered, given_up = anyio.Event(), anyio.Event()
+    count = 0
+
+    async def look(_: object) -> str:
+        nonlocal count
+        count += 1
+        if count == 3:
+            entered.set()
+            await anyio.sleep_forever()
+        return f"result {count}"
+
+    said = Message("assistant", requests=[ToolRequest("same", "look")])
+    script = [Reply(said, "tools", usage=Usage(1000, 1)) for _ in range(3)]
+    limits = Limits(compact_above=10, compact_keep=1)
+    async with tree(*script, tools=[tool("look", look)], limits=limits) as t:
+        t.root.on(COMPACT, lambda *_: "summary")
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up() -> None:
+                await entered.wait()
+                given_up.set()
+
+            tasks.start_soon(give_up)
+            await send(t.agent, "Go.", signal=given_up)
+        assert t.messages[-1].call_id == "same"
+        assert "was cancelled" in t.messages[-1].text

@@ -20,7 +20,7 @@ from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import AgentEvent, ToolStarted, TurnEnded, TurnStarted
 from harness_plugins.agents.loop import Limits, run_turn, send
 from harness_plugins.agents.loop_events import REQUEST, STEP, STOPPING
-from harness_plugins.agents.running import Line
+from harness_plugins.agents.running import Line, Mark
 
 from harness_core.testing import assert_no_residue
 
@@ -522,12 +522,12 @@ async def test_a_turn_that_comes_as_its_waiter_gives_up_goes_to_the_next() -> No
     line, told = Line(), anyio.Event()
 
     async def wait() -> None:
-        await line.take()
+        await line.take(Mark())
         told.set()
 
-    await line.take()
+    await line.take(Mark())
     async with anyio.create_task_group() as tasks:
-        impatient = asyncio.create_task(line.take())
+        impatient = asyncio.create_task(line.take(Mark()))
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()

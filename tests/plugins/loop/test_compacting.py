@@ -260,3 +260,37 @@ def test_a_turn_can_be_ended_at_every_wait_of_a_compaction() -> None:
         except BaseException as error:
             error.add_note(f"at wait {at} of {count}")
             raise
+
+
+@pytest.mark.asyncio
+async def test_where_a_summary_does_not_help_it_is_not_made_in_each_step() -> None:
+    """As when the system prompt alone is longer than the limit."""
+    limits = Limits(compact_above=100, compact_keep=4)
+    async with tree(*(long(wants("look")) for _ in range(9)), tools=[tool("look")]) as t:
+        t.agent.limits = limits
+        t.root.on(COMPACT, lambda *_: "summary")
+        seen = [one for one in await events_of(t.agent, "Go.") if isinstance(one, Compacted)]
+        assert 2 <= len(seen) <= 4  # nine steps of two messages, four of which stay
+        check_conversation(t.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_turn_that_had_nothing_to_compact_at_first_is_compacted_later() -> None:
+    limits = Limits(compact_above=100, compact_keep=3)
+    script = [long(wants("look")), long(wants("look")), long(wants("look")), "end"]
+    async with tree(*script, tools=[tool("look")], limits=limits) as t:
+        t.root.on(COMPACT, lambda *_: "summary")
+        seen = [one for one in await events_of(t.agent, "Go.") if isinstance(one, Compacted)]
+        assert seen
+        check_conversation(t.messages)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("usage", [None, "much", {}, {"input_tokens": "many"}])
+async def test_a_note_of_another_hand_is_no_number_of_tokens(usage: object) -> None:
+    async with tree(long("one"), "summary", "two", limits=LOW) as t:
+        await send(t.agent, "First.")
+        assert t.agent.session is not None
+        await t.agent.session.add(Message("user", "By the way."), usage=usage)
+        assert (await send(t.agent, "Second.")).text == "two"
+        assert t.roles.startswith("c")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import TurnStarted
-from harness_plugins.agents.loop import Limits, send
+from harness_plugins.agents.loop import Limits, compact_now, send
 from harness_plugins.agents.loop_events import REQUEST, STEP, STOPPING
 from harness_plugins.llm.api import ModelRequest
 from harness_plugins.session.api import LogEvent
@@ -209,3 +209,72 @@ async def test_a_fault_of_the_loop_itself_ends_the_turn_and_not_the_agent() -> N
         assert (result.reason, result.is_error) == ("failed", True)
         t.agent.limits = None
         assert (await send(t.agent, "Go.")).text == "one"
+
+
+class Unspeakable(Exception):
+    """An error that cannot even be told."""
+
+    def __init__(self) -> None:
+        self.__notes__: list[Any] = [3, "a note"]
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.asyncio
+async def test_an_error_that_cannot_be_told_is_written_down_all_the_same() -> None:
+    async with tree(Unspeakable(), "next") as t:
+        assert (await send(t.agent, "Go.")).reason == "model-failed"
+        assert t.log[-1].kind == "turn-ended"
+        assert t.log[-1].data["error"].startswith("Unspeakable")
+        assert (await send(t.agent, "Again.")).text == "next"
+
+
+def stray(*_: object) -> Any:
+    """Raise what is raised by awaiting a task that somebody else has cancelled."""
+    raise anyio.get_cancelled_exc_class()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("section", "assembly-failed"),
+        ("adapter", "model-failed"),
+        ("agent/step", "listener-failed"),
+        ("agent/request", "listener-failed"),
+        ("agent/stopping", "listener-failed"),
+        ("journal", "history-failed"),
+    ],
+)
+async def test_a_cancellation_that_nobody_asked_for_ends_the_turn_and_not_the_agent(
+    where: str, reason: str
+) -> None:
+    async with tree(stray if where == "adapter" else "one", "next") as t:
+        if where == "section":
+            off = t.root.system_prompt.section("s", stray, order=1)
+        elif where.startswith("agent/"):
+            off = t.root.on(where, stray)
+        elif where == "journal":
+            t.journal.fails = lambda events: events[0].kind == "message" and stray()
+        with anyio.fail_after(5):
+            result = await send(t.agent, "Go.")
+        assert result.reason == reason
+        assert "nobody has cancelled this" in str(result.error)
+        if where == "journal":
+            t.journal.fails = lambda _: False
+        elif where != "adapter":
+            await off()
+        assert t.agent.is_live
+        assert (await send(t.agent, "Again.")).reason == "done"
+        check_conversation(t.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_compaction_that_raises_a_cancellation_of_nobody_costs_no_agent() -> None:
+    async with tree("one", "next", limits=Limits(compact_keep=1)) as t:
+        await send(t.agent, "Go.")
+        t.root.on("agent/compact", stray)
+        with pytest.raises(HarnessError, match="nobody has cancelled this"):
+            await compact_now(t.agent)
+        assert (await send(t.agent, "Again.")).text == "next"

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import Retrying
 from harness_plugins.agents.asking import pause_before
 from harness_plugins.agents.loop import Limits, send
-from harness_plugins.llm.api import Message, ModelError, Reply
+from harness_plugins.llm.api import Message, ModelError, Reply, ToolRequest
 
 from .tree import Model, check_conversation, ending, events_of, failure, kinds, tool, tree, wants
 
@@ -248,3 +248,49 @@ async def test_a_stream_is_closed_before_its_reply_is_acted_upon() -> None:
         t.journal.fails = lambda events: journal.append(events[0].kind) or False
         await send(t.agent, "Go.")
         assert journal[:4] == ["turn-started", "closed", "message", "look"]
+
+
+class Wrong(Model):
+    """An adapter that does not do what its contract says."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self.stream = stream  # type: ignore[method-assign]
+
+
+def replying(reply: Any) -> Any:
+    """Return the stream of an adapter that gives this reply."""
+
+    async def stream(_: object) -> Any:
+        yield reply
+
+    return stream
+
+
+async def no_generator(_: object) -> Any:
+    """Return, where it should yield."""
+    return Reply(Message("assistant", "hi"))
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        (no_generator, "stream() of an adapter is an async generator"),
+        (lambda _: iter([]), "stream() of an adapter is an async generator"),
+        (replying(Reply("hi")), "a Reply has a Message and a Usage"),  # type: ignore[arg-type]
+        (replying(Reply(Message("assistant", "hi"), usage=None)), "and a Usage"),  # type: ignore[arg-type]
+        (replying(Reply(Message("assistant", None))), "a Message holds texts"),  # type: ignore[arg-type]
+        (
+            replying(Reply(Message("assistant", requests=[ToolRequest("1", "x", {})]))),  # type: ignore[arg-type]
+            "a Message holds texts",
+        ),
+    ],
+)
+async def test_an_adapter_that_breaks_its_contract_is_told_how(stream: Any, said: str) -> None:
+    async with tree() as t:
+        await t.model_fiber.dispose()
+        await t.root.plugin(Wrong(stream).plugin)
+        result = await send(t.agent, "Go.")
+        assert result.reason == "model-failed"
+        assert said in str(result.error)
+        assert t.roles == "u"

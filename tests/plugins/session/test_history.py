@@ -203,3 +203,10 @@ def test_a_long_log_is_projected_in_linear_time() -> None:
         return best
 
     assert seconds(20_000) < 40 * seconds(2_000)
+
+
+def test_a_result_stands_behind_its_request_whatever_was_written_between() -> None:
+    said = [user("one"), ask("1", "2"), user("two"), answer("2"), assistant("what?"), answer("1")]
+    history = project(message(seq, one) for seq, one in enumerate(said, 1))
+    assert history.messages == (*said[:2], said[5], said[3], said[2], said[4])
+    assert [entry.message for entry in history.entries] == said

@@ -6,6 +6,7 @@ import enum
 import json
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -332,3 +333,98 @@ async def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
         root.tools.register(tool("any"))
         result = await root.tools.execute("any", arguments, scope=None)
         assert result.violations == ("$: nested too deeply",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "violation"),
+    [
+        ({1: "x"}, "$: the key 1 is no str"),
+        ({"a": {None: "x"}}, "$: the key None is no str"),
+        ({"a": float("nan")}, "$: nan is no JSON number"),
+        ({"a": [float("inf")]}, "$: inf is no JSON number"),
+    ],
+)
+async def test_what_json_does_not_have_is_no_argument(arguments: Any, violation: str) -> None:
+    async with tree() as root:
+        schema = {"type": "object", "patternProperties": {"^a": {}}}
+        root.tools.register(Tool("open", "", schema, run=lambda _: "called"))
+        result = await root.tools.execute("open", arguments, scope=None)
+        assert (result.status, result.violations) == ("invalid", (violation,))
+
+
+async def test_arguments_may_be_any_mapping() -> None:
+    async with tree() as root:
+        root.tools.register(Tool("open", "", {"type": "object"}, run=lambda given: given))
+        result = await root.tools.execute("open", MappingProxyType({"a": 1}), scope=None)
+        assert result.value == {"a": 1}
+
+
+async def test_a_parameter_with_a_default_is_the_functions_own() -> None:
+    """As in a loop that makes tools; only one without a default, or named `call`, gets the call."""
+
+    def with_call(_: object, call: Any = None) -> str:
+        return str(call.name)
+
+    async with tree() as root:
+        for name in ("first", "second"):
+            root.tools.register(Tool(name, "", run=lambda _, name=name: f"I am {name}"))
+        root.tools.register(Tool("third", "", run=with_call))
+        texts = [
+            (await root.tools.execute(name, {}, scope=None)).text
+            for name in ("first", "second", "third")
+        ]
+        assert texts == ["I am first", "I am second", "third"]
+
+
+class Abort(BaseException):
+    """What is no Exception."""
+
+
+@pytest.mark.parametrize(
+    ("errors", "text"),
+    [
+        ([ToolError("no such file")], "no such file"),
+        ([ValueError("bad")], 'tool "grouped" failed: ValueError: bad'),
+        ([ValueError("a"), KeyError("b")], "tool \"grouped\" failed: ValueError: a; KeyError: 'b'"),
+    ],
+)
+async def test_an_error_in_a_task_group_is_told_as_what_it_is(
+    errors: list[Exception], text: str
+) -> None:
+    """That there were sub-exceptions says nothing to a model."""
+
+    def run(_: object) -> None:
+        raise ExceptionGroup("unhandled errors", [ExceptionGroup("inner", errors)])
+
+    async with tree() as root:
+        root.tools.register(Tool("grouped", "", run=run))
+        result = await root.tools.execute("grouped", {}, scope=None)
+        assert (result.status, result.text) == ("failed", text)
+
+
+@pytest.mark.parametrize("error", [Abort("no"), SystemExit(3)])
+async def test_nothing_that_a_tool_raises_reaches_the_caller(error: BaseException) -> None:
+    def run(_: object) -> None:
+        raise error
+
+    async with tree() as root:
+        root.tools.register(Tool("raises", "", run=run))
+        result = await root.tools.execute("raises", {}, scope=None)
+        assert result.text == f'tool "raises" failed: {type(error).__name__}: {error}'
+
+
+async def test_a_result_whose_text_is_no_text_is_a_fault_of_the_tool() -> None:
+    async with tree() as root:
+        root.tools.register(Tool("odd", "", run=lambda _: ToolResult(None)))  # type: ignore[arg-type]
+        result = await root.tools.execute("odd", {}, scope=None)
+        assert result.status == "failed"
+        assert "must be <class 'str'>" in result.text
+
+
+async def test_null_is_taken_where_a_schema_says_nullable() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "nullable": True}}}
+    async with tree() as root:
+        root.tools.register(Tool("open", "", schema, run=lambda given: given))
+        for given, status in ((None, "ok"), ("x", "ok"), (1, "invalid")):
+            result = await root.tools.execute("open", {"a": given}, scope=None)
+            assert result.status == status

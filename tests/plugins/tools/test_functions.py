@@ -444,3 +444,19 @@ def test_a_tool_of_a_function_is_a_tool() -> None:
     tool = function_tool(add, timeout=3, parallel=True, max_output=300)
     assert isinstance(tool, Tool)
     assert (tool.name, tool.timeout, tool.parallel, tool.max_output) == ("add", 3, True, 300)
+
+
+@pytest.mark.parametrize("kind", [int | float, float | int, int | float | None])
+@pytest.mark.parametrize("given", [3.0, 3, 3.5])
+@pytest.mark.asyncio
+async def test_a_number_stays_what_it_is_where_it_may_be_both(kind: Any, given: float) -> None:
+    """3.0 is an integer for JSON schema, and a float all the same."""
+
+    def function(number: Any) -> list[Any]:
+        return [number, type(number).__name__]
+
+    function.__annotations__ = {"number": kind}
+    async with tree() as root:
+        root.tools.register(function)
+        result = await root.tools.execute("function", {"number": given}, scope=None)
+        assert result.value == [given, type(given).__name__]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 
@@ -262,6 +263,10 @@ async def test_a_name_that_cannot_be_used_is_refused(name: object) -> None:
         ({"type": "object", "properties": {"a": {"$ref": "http://x/y"}}}, "parameters.properties"),
         ({"type": "object", "x": object()}, "parameters.x"),
         ([], "parameters"),
+        ({"$schema": 5}, "parameters.$schema"),
+        ({"properties": {"a": {"$ref": "#nobody"}}}, "parameters.properties.a"),
+        ({"properties": {"$id": {}, "a": {"$ref": "#/$defs/A"}}}, "parameters.properties.a"),
+        (functools.reduce(lambda inner, _: {"items": inner}, range(5000), {}), "parameters"),
     ],
 )
 async def test_tool_schema_of_a_wrong_shape_is_a_loud_error(schema: object, place: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 import attrs
 import pytest
 
-from harness_core import Context, create_scope
-from harness_core.errors import PluginError
+from harness_core import Context, create_scope, inject
+from harness_core.errors import InactiveFiberError, PluginError
 from harness_core.prompt import CHANGE
 from harness_core.testing import assert_no_residue
 
@@ -108,3 +110,46 @@ async def test_a_call_that_waits_for_its_turn_does_not_run_a_tool_that_it_did_no
             first.opened.set()
         assert len(texts) == 1
         assert "was replaced before the call could run" in texts[0]
+
+
+async def test_nothing_is_replaced_through_a_closed_door() -> None:
+    """Law L4."""
+    seen: list[str] = []
+
+    @inject("tools")
+    def plugin(ctx: Context) -> None:
+        effect = ctx.tools.register(tool("bash"))
+
+        def end() -> None:
+            with pytest.raises(InactiveFiberError):
+                ctx.tools.replace(effect, tool("bash", "new"))
+            seen.append("refused")
+
+        ctx.effect(lambda: end, label="end")
+
+    async with tree() as root:
+        fiber = await root.plugin(plugin)
+        await fiber.dispose()
+        assert seen == ["refused"]
+
+
+async def test_a_veto_brings_nothing_back_that_was_taken_back_meanwhile() -> None:
+    """A listener may undo the registration, or replace the tool once more, before it objects."""
+    async with tree() as root:
+        effect = root.tools.register(tool("bash", "old"))
+        latest = tool("bash", "latest")
+        doing: list[Callable[[], object]] = [lambda: root.tools.replace(effect, latest)]
+
+        def object_to_it() -> None:
+            if doing:
+                doing.pop()()
+                raise RuntimeError("not so")
+
+        root.on(CHANGE, object_to_it)
+        with pytest.raises(RuntimeError, match="not so"):
+            root.tools.replace(effect, tool("bash", "new"))
+        assert root.tools.get("bash", None) is latest
+        doing.append(effect)
+        with pytest.raises(RuntimeError, match="not so"):
+            root.tools.replace(effect, tool("bash", "new"))
+        assert await told(root) == []

@@ -117,6 +117,9 @@ def _status_fault(error: Any) -> Fault:
         return _told_fault(error.body, str(error))
     message, code = describe_error_body(error.body)
     message = message or str(error)
+    if status == 404 and not code:  # no provider's own words, so it is the address that is wrong
+        address = str(error.request.url).partition("?")[0]
+        message = f"{message}; nothing is at {address}: check base_url"
     kind = _kind_of(status, code, message)
     named = f" ({code})" if code and code not in message else ""
     return Fault(f"{message}{named} (HTTP {status})", kind, status, retry_after(headers))
