@@ -72,8 +72,11 @@ def _of_rendering(one: _Checked, checked: list[_Checked]) -> list[Finding]:
     others = [{two.fact for two in other.findings} for other in checked if other is not one]
     if not one.view.is_global or not others:
         return one.findings
-    everywhere = set.intersection(*others)
-    return [two for two in one.findings if two.rule not in _VARIABLES or two.fact in everywhere]
+    return [
+        two
+        for two in one.findings
+        if two.rule not in _VARIABLES or all(two.fact in facts for facts in others)
+    ]
 
 
 # Rows

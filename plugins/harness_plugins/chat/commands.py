@@ -39,7 +39,7 @@ DEFAULT_NAME = "main"
 
 
 @click.command(
-    epilog="Exit codes: 0 the chat was ended, 1 faults, or the last turn of a pipe failed, 2 a wrong call."
+    epilog="Exit codes: 0 it was ended, 1 faults, a pipe's last turn too, 2 a wrong call."
 )
 @common
 @click.option("--agent", metavar="NAME", help="Talk to this agent; by default, to the first one.")
