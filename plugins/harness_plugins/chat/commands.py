@@ -27,7 +27,7 @@ from harness_core.cli.kit import (
 )
 from harness_core.errors import closest
 from harness_plugins.agents.api import Agent, Agents
-from harness_plugins.session.api import SessionError
+from harness_plugins.session.api import SessionError, Sessions
 
 from .conversation import Conversation
 from .lines import read_lines
@@ -81,15 +81,29 @@ async def _choose(harness: Session, name: str | None, resume: str | None) -> Age
     names = list(agents)
     if name is None and not names:
         return await agents.create(DEFAULT_NAME, session=resume)
-    chosen = agents.get(name) if name is not None else agents[names[0]]
+    if name is None:
+        name = await _owner(harness, resume, names) or names[0]
+    chosen = agents.get(name)
     if chosen is None:
-        guess = closest(name or "", names)
+        guess = closest(name, names)
         hint = f'; did you mean "{guess}"?' if guess else ""
         listed = ", ".join(names) or "(none)"
         raise click.UsageError(f'there is no agent "{name}" (there are: {listed}){hint}')
     if resume is not None:
         chosen.wanted_session = resume
     return chosen
+
+
+async def _owner(harness: Session, resume: str | None, names: list[str]) -> str | None:
+    """Return the agent that a session is of, if it is one of these."""
+    sessions: Sessions | None = harness.root.get("session")
+    if sessions is None or resume is None:
+        return None
+    try:
+        owner = (await sessions.info(resume)).agent
+    except SessionError as error:
+        raise Faulty([Fault(str(error))]) from error
+    return owner if owner in names else None
 
 
 async def _talk(conversation: Conversation) -> None:

@@ -264,6 +264,19 @@ def test_a_pipe_whose_last_turn_failed_ends_with_a_fault(directory: Path) -> Non
             assert chat.end() == code
 
 
+def test_a_session_is_resumed_with_the_agent_that_it_is_of(directory: Path) -> None:
+    with chatting(directory, "harness.yaml", "--agent", "second") as chat:
+        chat.until("lists commands\n")
+        chat.say("hello")
+        one = chat.until("\n").removeprefix("session ").strip()
+        chat.until("out\n")
+        assert chat.end() == 0
+    with chatting(directory, "harness.yaml", "--resume", one) as chat:
+        chat.until(f"second, session {one}; ")
+    with chatting(directory, "harness.yaml", "--resume", one, "--agent", "first") as chat:
+        chat.until(f"first, session {one}; ")
+
+
 def test_a_session_that_is_not_there_is_a_fault_in_plain_words(directory: Path) -> None:
     with chatting(directory, "harness.yaml", "--resume", "nowhere") as chat:
         said = chat.until('"nowhere"')
