@@ -20,6 +20,7 @@ from typing import (
     Protocol,
     TypeGuard,
     TypeVar,
+    cast,
 )
 
 import attrs
@@ -128,7 +129,9 @@ class Listener:
 
         Only the innermost listener is to blame: an error passes through those around it.
         """
-        if any(note.startswith("in listener ") for note in getattr(error, "__notes__", ())):
+        notes: object = getattr(error, "__notes__", ())
+        # Whatever a plugin's error has there: its notes may be no texts.
+        if any(str(note).startswith("in listener ") for note in cast("list[object]", notes)):
             return
         scope = f", scope {safe_repr(self.tag)}" if self.tag is not None else ""
         error.add_note(f'in listener {self.describe()} of "{text_of(event)}"{scope}')

@@ -265,3 +265,19 @@ async def test_a_long_waterfall_costs_no_recursion_per_skipped_listener() -> Non
         root.on("wrap", first)
         effects += [root.on("wrap", lambda rest: rest()) for _ in range(5000)]
         assert await root.waterfall("wrap", inner=lambda: "x") == "x"
+
+
+async def test_an_error_whose_notes_are_no_texts_is_raised_as_it_is() -> None:
+    """Blaming a listener does not trip over what a plugin's error carries."""
+    error = ValueError("no luck")
+    error.__notes__ = [3]
+
+    async def listener(next: Next) -> object:
+        raise error
+
+    async with Context() as root:
+        root.on("work", listener)
+        with pytest.raises(ValueError) as caught:  # noqa: PT011, pytest reads notes as texts
+            await root.waterfall("work", inner=lambda: None)
+        assert caught.value is error
+        assert "in listener " in str(error.__notes__[-1])
