@@ -102,18 +102,14 @@ def open_project(root: Path, *, observed: bool = True) -> Iterator[Project]:
 def world() -> dict[str, object]:
     """Everything that a staging must leave as it was: modules, and packages' attributes.
 
-    Without installed packages: some go on importing parts of theirs in threads of their own.
+    Looked at without asking the objects: some stand in for modules, and import them when asked.
     """
-    modules = {
-        name: module
-        for name, module in dict(sys.modules).items()
-        if "site-packages" not in (getattr(module, "__file__", None) or "")
-    }
+    modules = dict(sys.modules)
     inner = {
         f"{name}:{attribute}": value
         for name, module in modules.items()
-        if hasattr(module, "__path__")
+        if "__path__" in vars(module)
         for attribute, value in vars(module).items()
-        if isinstance(value, ModuleType)
+        if issubclass(type(value), ModuleType)
     }
     return {**modules, **inner}
