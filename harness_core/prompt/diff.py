@@ -83,7 +83,8 @@ def diff_assemblies(before: PromptAssembly, after: PromptAssembly) -> AssemblyDi
         *_diff_variables(before, after),
         *_diff("tool", before.tools, after.tools),
     ]
-    made = {**_made_by_listeners(before), **_made_by_listeners(after)}
+    # Explaining costs more than comparing, and most comparisons find nothing.
+    made = {**_made_by_listeners(before), **_made_by_listeners(after)} if changes else {}
     named = tuple(
         attrs.evolve(change, listener=made.get((change.kind, change.name), ""))
         for change in changes
