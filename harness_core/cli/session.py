@@ -13,6 +13,7 @@ from ..app import DEFAULT_PLUGINS, Application
 from ..errors import HarnessError, closest
 from ..loader import Loader, Waiting, find_waiting, raised_at, settle, walk_fibers
 from ..prompt import PromptAssembly, SystemPrompt
+from ..reload import Roots, reading_sources
 from ..scopes import scope_chain_of
 from .faults import Fault, Faulty, fault_in_scope
 from .payload import GLOBAL, scope_name
@@ -154,16 +155,17 @@ async def open_session(
     ManifestError for a faulty file. What fails later is in the session's `faults()`.
     """
     loader = app.loader()
-    async with Context() as root:
-        with progress(app.diagnostics(), "loading plugins"):
-            root.provide("loader", loader)
-            if before is not None:
-                before(root, loader)
-            reported: list[tuple[Fiber, BaseException]] = []
-            listening = root.on(
-                "fiber/error", lambda *report: reported.append(report), unfiltered=True
-            )
-            loader.start(DEFAULT_PLUGINS)
-            busy = await settle(root.fiber, app.settings().patience)
-            await listening()
-        yield Session(root, loader, busy, reported)
+    with reading_sources(Roots([loader.directory])):
+        async with Context() as root:
+            with progress(app.diagnostics(), "loading plugins"):
+                root.provide("loader", loader)
+                if before is not None:
+                    before(root, loader)
+                reported: list[tuple[Fiber, BaseException]] = []
+                listening = root.on(
+                    "fiber/error", lambda *report: reported.append(report), unfiltered=True
+                )
+                loader.start(DEFAULT_PLUGINS)
+                busy = await settle(root.fiber, app.settings().patience)
+                await listening()
+            yield Session(root, loader, busy, reported)

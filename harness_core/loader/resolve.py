@@ -21,6 +21,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from typing import Any
 import attrs
 
 from ..errors import PluginError, closest
+from ..reload import SourceLoader
 from .blame import raised_at
 
 __all__ = ["ENTRY_POINTS", "Found", "Resolver"]
@@ -161,6 +163,8 @@ def _import_file(path: Path, name: str) -> tuple[ModuleType, Callable[[], None]]
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
         raise PluginError(f'unknown plugin "{name}": a plugin file ends in .py')
+    if isinstance(spec.loader, SourceFileLoader):
+        spec.loader = SourceLoader(unique, str(path))  # bytecode may be of a save just before
     module = importlib.util.module_from_spec(spec)
     # Where annotations are resolved and objects are pickled, a module is looked up by its name.
     sys.modules[unique] = module

@@ -24,6 +24,8 @@ from .reloader import Reloaded as Reloaded
 from .reloader import Reloader as Reloader
 from .roots import Roots as Roots
 from .snapshot import Snapshot as Snapshot
+from .source import SourceLoader as SourceLoader
+from .source import reading_sources as reading_sources
 from .stage import stage as stage
 from .staged import Staged as Staged
 from .staged import replaced_classes as replaced_classes

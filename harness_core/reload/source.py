@@ -12,7 +12,7 @@ import contextlib
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from importlib.abc import PathEntryFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import cache_from_source
@@ -22,7 +22,15 @@ import attrs
 
 from .roots import Roots
 
-__all__ = ["Failure", "SourceFinder", "SourceLoader", "find", "forget_directories", "locate"]
+__all__ = [
+    "Failure",
+    "SourceFinder",
+    "SourceLoader",
+    "find",
+    "forget_directories",
+    "locate",
+    "reading_sources",
+]
 
 
 @attrs.define(eq=False)
@@ -103,6 +111,17 @@ class SourceFinder:
             self._found(fullname)
             spec.loader = SourceLoader(fullname, spec.loader.path, self.failure)
         return spec
+
+
+@contextlib.contextmanager
+def reading_sources(roots: Roots) -> Generator[None]:
+    """Read modules below the roots from their sources, for the length of a block."""
+    finder = SourceFinder(roots, lambda _: None)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _ask(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -261,3 +262,26 @@ def test_a_contribution_that_failed_is_a_warning(write: Write, harness: Run) -> 
     assert ended.code == 0
     assert 'warning: scope global: section "bad" failed: ZeroDivisionError' in ended.err
     assert "○ bad" in ended.out
+
+
+@pytest.mark.parametrize("file", ["rules.py", "words.py"], ids=["a plugin", "what it imports"])
+def test_a_second_save_within_a_second_is_seen_by_the_next_command(
+    tmp_path: Path, process: Run, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Of equal size and equal time: Python would take the bytecode of the first for valid."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    (tmp_path / "harness.yaml").write_text("- name: ./rules.py\n- name: words\n")
+    body = (
+        'inject = ["system_prompt"]\n'
+        "def apply(ctx):\n"
+        '    ctx.system_prompt.section(__file__[-8:], "say ann", order=1)\n'
+    )
+    for name in ("rules.py", "words.py"):
+        (tmp_path / name).write_text(body)
+    first = process("prompt", "harness.yaml", "--raw", cwd=tmp_path)
+    assert first.out.count("say ann") == 2, first.err
+    before = (tmp_path / file).stat()
+    (tmp_path / file).write_text(body.replace("ann", "bob"))
+    os.utime(tmp_path / file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    second = process("prompt", "harness.yaml", "--raw", cwd=tmp_path)
+    assert second.out.count("say bob") == 1, second.err
