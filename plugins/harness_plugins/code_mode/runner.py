@@ -58,6 +58,11 @@ def limit_memory(megabytes: int) -> None:
             resource.setrlimit(what, (most, most))
 
 
+def end_the_group() -> None:
+    """End this process and all that the code has started: nobody else is there to do it."""
+    os.killpg(0, signal.SIGKILL)
+
+
 def end_with_the_parent() -> None:
     """Take stdin as what tells that the parent lives, and give the code an empty one."""
     life = os.dup(0)
@@ -68,7 +73,7 @@ def end_with_the_parent() -> None:
     def wait() -> None:
         with contextlib.suppress(OSError):
             os.read(life, 1)
-        os.killpg(0, signal.SIGKILL)
+        end_the_group()
 
     _thread.start_new_thread(wait, ())
 
@@ -323,9 +328,14 @@ def one_line_warning(message: Warning | str, category: type[Warning], *_: object
 
 
 async def main(connection: socket.socket) -> None:
-    """Serve the parent."""
-    with contextlib.suppress(Closed):
+    """Serve the parent. When it is gone, so is all that the code has started.
+
+    Its end may show here before it shows at stdin.
+    """
+    try:
         await Runner(connection).serve()
+    except Closed:
+        end_the_group()
 
 
 if __name__ == "__main__":

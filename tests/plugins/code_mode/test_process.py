@@ -11,11 +11,13 @@ import sys
 import textwrap
 import weakref
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from harness_plugins import code_mode
+from harness_plugins.code_mode.worker import Limits, Worker
 from harness_plugins.tools.api import RESULT, Tool, ToolResult, Tools
 
 from harness_core import Context, create_scope
@@ -384,6 +386,45 @@ async def test_a_harness_that_is_killed_takes_its_processes_with_it() -> None:
     """
     for one in killed(textwrap.dedent(program)):
         await until(lambda one=one: is_gone(one))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "wait",
+    ["await asyncio.sleep(99)", "while not os.path.exists(go): time.sleep(0.001)"],
+    ids=["while it waits", "when it has ended"],
+)
+async def test_a_connection_that_is_lost_ends_the_process_and_all_it_has_started(
+    tmp_path: Path, wait: str
+) -> None:
+    """Whichever of the two ends of the harness is noticed first."""
+    worker = await Worker.start(Limits(memory=2048, output=1000))
+    await worker.wait_ready()
+    note, go = tmp_path / "pid", tmp_path / "go"
+    code = f"""
+import os, subprocess, time
+go = {str(go)!r}
+child = subprocess.Popen(["sleep", "99"]).pid
+open({str(note)!r}, "w").write(f"{{child}}\\n")
+{wait}
+"""
+
+    async def call(*_: object) -> Any:
+        raise AssertionError("no tool is called")
+
+    async def run_code() -> None:
+        await worker.run(code, [], call)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_code)
+            await until(lambda: note.exists() and note.read_text().endswith("\n"))
+            await worker._connection.close()
+            go.touch()
+            child = int(note.read_text())
+            await until(lambda: is_gone(child))
+            tasks.cancel_scope.cancel()
+    finally:
+        await worker.end()
 
 
 @pytest.mark.parametrize(
