@@ -17,13 +17,12 @@ import anyio.to_thread
 import attrs
 
 from .. import Context
-from ..errors import ManifestError
+from ..errors import HarnessError, ManifestError
 from ..loader import Loader, Plan, ReconcileError, fault_of
 from ..prompt import AssemblyDiff, PromptAssembly, diff_assemblies, render_prompt
 from ..reload import (
     Batch,
     Reloaded,
-    Reloader,
     Snapshot,
     StagingError,
     excerpt,
@@ -31,9 +30,9 @@ from ..reload import (
     watch,
 )
 from .faults import fault_in_scope
-from .roots import RowFinder, roots_of
 from .session import Session
 from .trouble import Trouble, trouble_in_manifest, trouble_of
+from .upkeep import TakenUp, Upkeep
 
 __all__ = ["Happening", "Living"]
 
@@ -72,19 +71,14 @@ class Living:
     """Follows the files of one session. Made before plugins are imported."""
 
     def __init__(self, root: Context, loader: Loader) -> None:
-        self.loader = loader
-        self.reloader = Reloader(root, roots_of(loader), RowFinder(loader))
-        self.manifest = Path(os.path.realpath(loader.manifest.path))
+        self.upkeep = Upkeep(root, loader)
+        self.loader, self.reloader = loader, self.upkeep.reloader
         self._before = Snapshot(self.reloader.graph.roots, files=self._named)
         """The files as they were before plugins were imported: a save meanwhile is not lost."""
         self._before.scan()
         self.is_at_work = False
         """Whether plugins are being changed: their errors are reported with the change."""
         self._lock = anyio.Lock()
-        self._is_behind = False
-        """Whether the file says something else than what runs."""
-        self._said: str | None = None
-        self._names: dict[str, str] = {}
         self._last: dict[str, PromptAssembly] = {}
 
     async def run(self, session: Session, report: Callable[[Happening], object]) -> None:
@@ -118,7 +112,7 @@ class Living:
 
     def _named(self) -> tuple[str | Path, ...]:
         """Return the files to follow besides code."""
-        return (*self.reloader.ctx.kernel.watched_files, self.manifest)
+        return (*self.reloader.ctx.kernel.watched_files, self.upkeep.manifest)
 
     async def start(self, session: Session) -> None:
         """Take in the prompts as they are: for those who call `follow`, and do not `run`."""
@@ -137,85 +131,71 @@ class Living:
         async with self._lock:
             self.is_at_work = True
             try:
-                await self._catch_up(session, batch, report)
+                start = time.perf_counter()
+                done = await self.upkeep.take_up(batch)
+                for one in await self._told(session, done, start):
+                    report(one)
             finally:
                 self.is_at_work = False
 
-    async def _catch_up(
-        self, session: Session, batch: Batch, report: Callable[[Happening], object]
-    ) -> None:
-        start = time.perf_counter()
-        is_about_rows = self.manifest in batch.files
-        reloaded = await self._reload(batch)
-        if is_about_rows or self._is_behind or self.loader.refused:
-            done = await self._reconcile(is_about_rows)
-            failed = [one for one in reloaded if one.error is not None]
-            if isinstance(done, Plan) and done and failed:
-                # The old rows may not have suited the new code.
-                reloaded = [one for one in reloaded if one.error is None]
-                reloaded += await self._reload(batch)
-        else:
-            done = None
-        for one in reloaded:
-            report(await self._of_reload(session, one, start))
-        if done is not None:
-            report(await self._of_rows(session, done, start))
-
-    async def _reload(self, batch: Batch) -> list[Reloaded]:
-        async with self.loader.lock:
-            return [*await self.reloader.reload(batch)]
-
-    async def _reconcile(self, is_about_rows: bool) -> Plan | ManifestError | None:
-        """Reconcile; return None if there is nothing new to say."""
-        before = set(self.loader.refused)
-        names = {one: fiber.name for one, fiber in self.loader.running.items()}
-        try:
-            plan = await self.loader.reconcile()
-        except ManifestError as error:
-            self._is_behind = True
-            is_news = is_about_rows or str(error) != self._said
-            self._said = str(error)
-            return error if is_news else None
-        finally:
-            self._names = names | {one: fiber.name for one, fiber in self.loader.running.items()}
-        was_behind, self._is_behind, self._said = self._is_behind, False, None
-        is_news = is_about_rows or was_behind or before != set(self.loader.refused)
-        return plan if is_news else None
-
     # Telling
 
-    async def _of_reload(self, session: Session, one: Reloaded, start: float) -> Happening:
-        names = tuple(path.rpartition("/")[2].partition("#")[0] for path in one.plugins)
-        scopes, diffs, troubles = await self._look(session)
-        if one.error is not None:
-            troubles = (self._trouble(one.error, one.plugins), *troubles)
-        return Happening(
-            "reloaded" if one.error is None else "failed",
-            names,
-            scopes,
-            troubles,
-            time.perf_counter() - start,
-            diffs,
-            stale=self._stale(),
-        )
+    async def _told(self, session: Session, done: TakenUp, start: float) -> list[Happening]:
+        """Return what to tell: what was taken up as a whole is told as one."""
+        looked = await self._look(session)
+        told = [self._of_reload(one) for one in done.reloaded]
+        rows = self._of_rows(done)
+        if rows is not None and done.as_a_whole and rows.plan is not None:
+            whole = told.pop()
+            names = dict.fromkeys([*rows.plugins, *whole.plugins])
+            rows = attrs.evolve(rows, plugins=tuple(names))
+        told += [rows] if rows is not None else []
+        return self._with_prompts(told, *looked, time.perf_counter() - start)
 
-    async def _of_rows(
-        self, session: Session, done: Plan | ManifestError, start: float
-    ) -> Happening:
-        scopes, diffs, troubles = await self._look(session)
-        event, plan, ids = "reloaded", None, tuple[str, ...]()
-        if isinstance(done, Plan):
-            plan = done
-            changed = [change.id for change in done if change.action != "keep"]
-            ids = tuple(dict.fromkeys([*changed, *done.restarts]))
-        else:
-            event = "failed"
-            faults = done.faults if isinstance(done, ReconcileError) else {"": done}
-            ids = tuple(one for one in faults if one)
-            troubles = (*map(trouble_in_manifest, faults.values()), *troubles)
-        names = tuple(self._names.get(one, one) for one in ids)
-        seconds = time.perf_counter() - start
-        return Happening(event, names, scopes, troubles, seconds, diffs, plan, self._stale())
+    def _with_prompts(
+        self,
+        told: list[Happening],
+        scopes: dict[str, str],
+        diffs: dict[str, AssemblyDiff],
+        troubles: tuple[Trouble, ...],
+        seconds: float,
+    ) -> list[Happening]:
+        """Add what became of the prompts: differences where something has changed."""
+        stale = self._stale()
+        changed = [one for one in told if one.event == "reloaded"] or told
+        return [
+            attrs.evolve(
+                one,
+                scopes=scopes,
+                troubles=(*one.troubles, *troubles),
+                seconds=seconds,
+                diffs=diffs if one is changed[-1] else {},
+                stale=stale,
+            )
+            for one in told
+        ]
+
+    def _of_reload(self, one: Reloaded) -> Happening:
+        names = tuple(path.rpartition("/")[2].partition("#")[0] for path in one.plugins)
+        if one.error is None:
+            return Happening("reloaded", names)
+        return Happening("failed", names, troubles=(self._trouble(one.error, one.plugins),))
+
+    def _of_rows(self, done: TakenUp) -> Happening | None:
+        rows, names = done.rows, self.upkeep.names
+        if isinstance(rows, Plan):
+            changed = [change.id for change in rows if change.action != "keep"]
+            ids = dict.fromkeys([*changed, *rows.restarts])
+            return Happening("reloaded", tuple(names.get(one, one) for one in ids), plan=rows)
+        if rows is None:
+            return None
+        faults = rows.faults if isinstance(rows, ReconcileError) else {"": rows}
+        tell = self._trouble_in_code if done.as_a_whole else trouble_in_manifest
+        return Happening(
+            "failed",
+            tuple(names.get(one, one) for one in faults if one),
+            troubles=tuple(map(tell, faults.values())),
+        )
 
     def _stale(self) -> tuple[str, ...]:
         return tuple(fiber.path for fiber in self.reloader.stale if not fiber.is_ending)
@@ -231,6 +211,13 @@ class Living:
         if row is None:
             return Trouble(f"{type(error).__name__}: {error}")
         return trouble_in_manifest(fault_of(row.entry, error))
+
+    def _trouble_in_code(self, fault: ManifestError) -> Trouble:
+        """Return what is wrong with a row: where its code raised, if it did."""
+        cause = fault.__cause__
+        if isinstance(cause, Exception) and not isinstance(cause, HarnessError):
+            return self._trouble(cause, ())
+        return trouble_in_manifest(fault)
 
     async def _look(
         self, session: Session

@@ -19,7 +19,7 @@ from .fiber import Fiber, Requirements
 from .life import Life
 from .lifecycle import FiberState
 from .plugin import PluginSpec
-from .succession import Succession, failure_in
+from .succession import Show, Succession, failure_in
 
 if TYPE_CHECKING:
     from .context import Context
@@ -47,13 +47,13 @@ class Running:
 class Mount:
     """What a fiber runs, and the handlers that take config updates in place."""
 
-    __slots__ = ("_handlers", "ctx", "life", "lock", "running", "succession")
+    __slots__ = ("_handlers", "_lock", "ctx", "life", "running", "succession")
 
     def __init__(self, running: Running, ctx: Context) -> None:
         self.running = running
         self.ctx = ctx
         self._handlers: list[UpdateHandler] = []
-        self.lock: anyio.Lock | None = None
+        self._lock: anyio.Lock | None = None
         self.life: Life | None = None
         """The present life of a plugin that may live twice at once."""
         self.succession: Completion | None = None
@@ -123,9 +123,7 @@ class Mount:
     async def update(self, fiber: Fiber, raw: object) -> None:
         """Change the config: all or nothing."""
         config = self.running.spec.structure(raw)
-        if self.lock is None:
-            self.lock = anyio.Lock()
-        async with self.lock:
+        async with self._alone():
             if fiber.is_ending:
                 raise InactiveFiberError(fiber)
             changed = attrs.evolve(self.running, raw=raw, config=config, fault=None)
@@ -134,6 +132,12 @@ class Mount:
                 self.running = changed
             else:
                 await self._by_restart(fiber, changed)
+
+    def _alone(self) -> anyio.Lock:
+        """Return what is held while what runs changes."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     async def _in_place(self, config: object) -> bool:
         try:
@@ -150,10 +154,22 @@ class Mount:
         """Whether there is a life that the next one could take over from."""
         return self.running.spec.overlap and self.life is not None
 
-    async def _by_succession(self, fiber: Fiber, changed: Running) -> bool:
+    async def succeed(self, fiber: Fiber, running: Running, show: Show) -> bool:
+        """Let another life, with another plugin or config, take over from the present one.
+
+        Returns whether that is possible; nothing has been touched if not. Raises what the body
+        raised. `show` is told whose code runs next.
+        """
+        async with self._alone():
+            able = self.overlaps and running.spec.overlap and not fiber.is_ending
+            return able and await self._by_succession(fiber, running, show)
+
+    async def _by_succession(
+        self, fiber: Fiber, changed: Running, show: Show = lambda _: None
+    ) -> bool:
         """Let the next life take over; return whether it could. Raises what its body raised."""
         swap = fiber.tree.gate.begin(fiber)
-        succession = Succession([(fiber, changed)], swap, lambda _: None)
+        succession = Succession([(fiber, changed)], swap, show)
         errors: list[BaseException] = []
 
         async def run() -> None:

@@ -22,7 +22,7 @@ from .mount import Mount, Running
 from .plugin import read_plugin
 from .succession import Show, Succession, failure_in
 
-__all__ = ["UNCHANGED", "Replacement", "swap"]
+__all__ = ["UNCHANGED", "Replacement", "beside_each_other", "swap"]
 
 UNCHANGED: Any = object()
 """The config stays what it is; it is checked against the new plugin's `Config`."""
@@ -88,7 +88,7 @@ class _Swap:
         self.tree = root.kernel.tree
         self.swap = self.tree.gate.begin(*(fiber for fiber, _ in order))
         self.texts = dict(root.kernel.texts)
-        beside = _beside_each_other(root, order)
+        beside = beside_each_other(root, order)
         self.succession = Succession(beside, self.swap, show)
         overlapping = {fiber for fiber, _ in beside}
         self.order = [one for one in order if one[0] not in overlapping]
@@ -170,14 +170,15 @@ class _Swap:
         return failure_in(self.swap)
 
 
-def _beside_each_other(
-    root: Context, order: Sequence[tuple[Fiber, Running]]
+def beside_each_other(
+    root: Context, order: Iterable[tuple[Fiber, Running]], going: Iterable[Fiber] = ()
 ) -> list[tuple[Fiber, Running]]:
     """Return those whose next life may begin beside the present one, providers before users.
 
-    What runs on a plugin that goes down has to go down with it. Those are the other plugins of the
-    swap, and plugins that restart because they use what is handed over.
+    What runs on a plugin that goes down has to go down with it. Those are the other plugins in
+    `order`, those that are `going`, and plugins that restart because they use what is handed over.
     """
+    order, going = tuple(order), tuple(going)
     services = root.kernel.services
     able = {
         fiber: running
@@ -187,7 +188,7 @@ def _beside_each_other(
     size = 0
     while size != len(able):
         size = len(able)
-        others = {fiber for fiber, _ in order if fiber not in able}
+        others = {*going, *(fiber for fiber, _ in order if fiber not in able)}
         down = down_with(services, others | users_of(services, able))
         able = {fiber: running for fiber, running in able.items() if fiber not in down}
     return [(fiber, able[fiber]) for fiber in providers_first(able)]

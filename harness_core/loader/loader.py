@@ -5,7 +5,7 @@ Contract: section 8.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import anyio
@@ -13,6 +13,7 @@ import anyio
 from .. import Fiber, FiberState
 from ..errors import InactiveFiberError, PluginError
 from ..kernel.completion import Completion
+from ..reload import Versions
 from .edit import Edit
 from .manifest import Manifest
 from .mount import Mounts
@@ -41,11 +42,14 @@ class Loader(Mounts, key="loader"):
 
         Raises ManifestError for a faulty file. `manifest` is looked at in place of the file.
         """
-        after = self.rows_of(manifest or self.read())
+        return self._plan(manifest or self.read())
+
+    def _plan(self, manifest: Manifest, renewed: Collection[str] = ()) -> Plan:
+        after = self.rows_of(manifest)
         if self.base is None:
             return make_plan((), after)
         before = self.rows_of(self.manifest)
-        return with_restarts(make_plan(before, after, self.missing()), self)
+        return with_restarts(make_plan(before, after, self.missing(), renewed), self, renewed)
 
     async def reconcile(self) -> Plan:
         """Make what runs what the file says, in one transaction; return what was done.
@@ -68,13 +72,27 @@ class Loader(Mounts, key="loader"):
             self._lock = anyio.Lock()
         return self._lock
 
-    async def apply(self, manifest: Manifest) -> Plan:
-        """Make what runs what a manifest says; the lock must be held."""
-        plan = self.plan(manifest)
+    async def apply(self, manifest: Manifest, versions: Versions | None = None) -> Plan:
+        """Make what runs what a manifest says; the lock must be held.
+
+        With `versions`, fibers take up other code in the same transaction. Raises ReconcileError,
+        and PluginError for such a fiber that belongs to no row.
+        """
+        plan = self._plan(manifest, [*map(self._row_of, versions.fibers)] if versions else ())
         entries = {entry.id: entry for row in self.rows_of(manifest) for entry in row.walk()}
-        ready = prepare(self, plan, entries)
-        await Transaction(self, plan, manifest, ready).run()
+        ready = prepare(self, plan, entries, versions)
+        await Transaction(self, plan, manifest, ready, versions).run()
         return plan
+
+    def _row_of(self, fiber: Fiber) -> str:
+        """Return the id of the manifest's row to which a fiber belongs."""
+        above: Fiber | None = fiber
+        while above is not None:
+            mounted = self.mounted.get(above)
+            if mounted is not None and mounted.is_own:
+                return mounted.entry.id
+            above = above.parent
+        raise PluginError(f"fiber {fiber.path} belongs to no row of {self.manifest.file}")
 
     # Edits, written back to the file
 

@@ -111,21 +111,25 @@ def seats_of(entries: Iterable[Entry]) -> dict[str, Seat]:
 
 
 def make_plan(
-    before: Iterable[Entry], after: Iterable[Entry], missing: Collection[str] = ()
+    before: Iterable[Entry],
+    after: Iterable[Entry],
+    missing: Collection[str] = (),
+    renewed: Collection[str] = (),
 ) -> Plan:
     """Return what leads from the rows `before` to the rows `after`.
 
-    `missing` are ids of rows that do not run, though they are enabled.
+    `missing` are ids of rows that do not run, though they are enabled; `renewed` of rows whose
+    code, or a text they have read, has changed.
     """
     old, new = seats_of(before), seats_of(after)
     changes: list[Change] = []
     for one, seat in new.items():
-        changes += _changes(old.get(one), seat, one in missing)
+        changes += _changes(old.get(one), seat, one in missing, one in renewed)
     changes += (_change("remove", seat) for one, seat in reversed(old.items()) if one not in new)
     return Plan(tuple(changes))
 
 
-def _changes(old: Seat | None, new: Seat, is_missing: bool) -> Iterator[Change]:
+def _changes(old: Seat | None, new: Seat, is_missing: bool, is_renewed: bool) -> Iterator[Change]:
     was_on = old is not None and not old.entry.disabled
     if new.entry.disabled:
         yield _change("disable" if was_on else "keep", new)
@@ -136,21 +140,24 @@ def _changes(old: Seat | None, new: Seat, is_missing: bool) -> Iterator[Change]:
     elif is_missing:
         yield _change("add", new, "it does not run")
     else:
-        yield from _between(old, new)
+        yield from _between(old, new, is_renewed)
 
 
-def _between(old: Seat, new: Seat) -> Iterator[Change]:
+def _between(old: Seat, new: Seat, is_renewed: bool) -> Iterator[Change]:
     reasons = [*_reasons(old, new)]
     if reasons:
         yield _change("replace", new, ", ".join(reasons))
         return
-    is_moved, is_updated = old.group != new.group, not same(old.entry.config, new.entry.config)
+    is_moved = old.group != new.group
+    updates = ["code"] if is_renewed else []
+    if not same(old.entry.config, new.entry.config):
+        updates.append("config")
     if is_moved:
         where = f'into the group "{new.group}"' if new.group is not None else "out of all groups"
         yield _change("move", new, where)
-    if is_updated:
-        yield _change("update", new, "config")
-    if not is_moved and not is_updated:
+    if updates:
+        yield _change("update", new, ", ".join(updates))
+    if not is_moved and not updates:
         yield _change("keep", new)
 
 

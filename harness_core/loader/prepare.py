@@ -14,6 +14,7 @@ import attrs
 from ..errors import ManifestError
 from ..kernel.mount import Running
 from ..kernel.plugin import read_plugin
+from ..reload import Versions
 from .errors import ReconcileError
 from .manifest import Entry
 from .mounted import MountedEntry, fault_of
@@ -56,8 +57,13 @@ class Ready:
                 found.forget()
 
 
-def prepare(mounts: Mounts, plan: Plan, entries: dict[str, Entry]) -> Ready:
-    """Return what the rows of a plan will run; raise ReconcileError if some will not do."""
+def prepare(
+    mounts: Mounts, plan: Plan, entries: dict[str, Entry], versions: Versions | None = None
+) -> Ready:
+    """Return what the rows of a plan will run; raise ReconcileError if some will not do.
+
+    `versions` says what has other code.
+    """
     ready = Ready()
     faults: dict[str, ManifestError] = {}
     for change in plan:
@@ -66,7 +72,7 @@ def prepare(mounts: Mounts, plan: Plan, entries: dict[str, Entry]) -> Ready:
         entry = entries[change.id]
         before = mounts.entries.get(change.id)
         try:
-            _prepare(mounts, change, entry, ready)
+            _prepare(mounts, change, entry, ready, versions)
         except Exception as error:
             if change.action == "add" and entry == before and entry.id in mounts.refused:
                 ready.excused.add(entry.id)
@@ -78,7 +84,9 @@ def prepare(mounts: Mounts, plan: Plan, entries: dict[str, Entry]) -> Ready:
     return ready
 
 
-def _prepare(mounts: Mounts, change: Change, entry: Entry, ready: Ready) -> None:
+def _prepare(
+    mounts: Mounts, change: Change, entry: Entry, ready: Ready, versions: Versions | None
+) -> None:
     fiber, before = mounts.running.get(entry.id), mounts.entries.get(entry.id)
     raw = plain(entry.config)
     if fiber is None or change.action in _TO_MOUNT or is_other(before, entry):
@@ -89,7 +97,9 @@ def _prepare(mounts: Mounts, change: Change, entry: Entry, ready: Ready) -> None
     running = mount_of(fiber).running
     plugin = running.plugin
     spec = running.spec
-    if change.action == "replace":
+    if versions is not None and fiber in versions.fibers:
+        plugin = versions.find(fiber)
+    if change.action == "replace" or plugin is not running.plugin:
         plugin = wrapped(unwrapped(plugin), entry)
         spec = read_plugin(plugin)
     ready.running[entry.id] = Running(plugin, spec, raw, spec.structure(raw), None)

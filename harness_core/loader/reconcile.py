@@ -1,6 +1,7 @@
 """The transaction that puts other rows in the place of those that run: all of them, or none.
 
-Everything that can fail untouched has been prepared. Under the gate, the fibers concerned leave
+Everything that can fail untouched has been prepared, and rows whose code has changed take it up
+with the rest. Under the gate, the fibers concerned leave
 their groups, so that no group takes them along, and those that will not go on as they are unload,
 newest first, and are held. Then the rows are mounted: groups take in the fibers that belong to
 them, held ones run what is new, and what is missing is mounted. A fiber is disposed only when all
@@ -22,6 +23,8 @@ from ..errors import InactiveFiberError, ManifestError
 from ..kernel.completion import SPENT
 from ..kernel.gate import Swap
 from ..kernel.mount import Running
+from ..kernel.swap import beside_each_other
+from ..reload import Versions
 from .claim import Claim, put
 from .errors import ReconcileError
 from .manifest import Manifest
@@ -43,10 +46,18 @@ _TOUCHED: tuple[Action, ...] = ("update", "replace", "move", "remove", "disable"
 class Transaction:
     """One change of rows under way."""
 
-    def __init__(self, mounts: Mounts, plan: Plan, manifest: Manifest, ready: Ready) -> None:
+    def __init__(
+        self,
+        mounts: Mounts,
+        plan: Plan,
+        manifest: Manifest,
+        ready: Ready,
+        versions: Versions | None,
+    ) -> None:
         assert mounts.base is not None
         self.mounts, self.base = mounts, mounts.base
-        self.plan, self.ready = plan, ready
+        self.plan, self.ready, self.versions = plan, ready, versions
+        self.texts = dict(self.base.kernel.texts)
         self.manifest, self.rows = manifest, mounts.rows_of(manifest)
         self.entries = {entry.id: entry for row in self.rows for entry in row.walk()}
         self.old_manifest, self.old_rows = mounts.manifest, mounts.rows_of(mounts.manifest)
@@ -111,6 +122,8 @@ class Transaction:
         going_on = {self.before[one].fiber for one in self._moved_as_they_are()}
         await self._hold(fiber for fiber in self.lifted.values() if fiber not in going_on)
         mounts = self.mounts
+        if self.versions is not None:
+            self.versions.show_new()
         mounts.manifest = self.manifest
         mounts.take_rows(self.rows)
         for one, fiber in self.lifted.items():
@@ -128,21 +141,54 @@ class Transaction:
         return self._faults(swap)
 
     async def _update_in_place(self) -> dict[str, ManifestError]:
+        """Update what need not go down: it takes the config itself, or its next life takes over."""
         faults: dict[str, ManifestError] = {}
-        for one in self.plan.ids("update"):
-            mounted = self.before.get(one)
-            if mounted is None or mounted.fiber.state is not FiberState.ACTIVE:
-                continue
-            mount = mount_of(mounted.fiber)
-            if not mount.handlers and not mount.overlaps:
-                continue
+        for one in self._without_going_down():
+            fiber, running = self.before[one].fiber, self.ready.running[one]
             self.in_place.append(one)
-            self.old_running[mounted.fiber] = mount.running
+            self.old_running[fiber] = mount_of(fiber).running
             try:
-                await mounted.fiber.update(self.ready.running[one].raw)
+                if not await self._change(fiber, running):
+                    self.in_place.remove(one)
             except Exception as error:
                 faults[one] = fault_of(self.entries[one], error)
         return faults
+
+    def _without_going_down(self) -> list[str]:
+        updated = {
+            self.before[one].fiber: one
+            for one in self.plan.ids("update")
+            if one in self.before and self.before[one].fiber.state is FiberState.ACTIVE
+        }
+        accepting = {
+            fiber
+            for fiber, one in updated.items()
+            if mount_of(fiber).handlers and self._is_same_plugin(fiber, self.ready.running[one])
+        }
+        others = {
+            fiber: self.ready.running[one]
+            for fiber, one in updated.items()
+            if fiber not in accepting
+        }
+        going = [one for one in self._affected() if one not in updated]
+        beside = dict(beside_each_other(self.base, others.items(), going))
+        return [one for fiber, one in updated.items() if fiber in accepting or fiber in beside]
+
+    @staticmethod
+    def _is_same_plugin(fiber: Fiber, running: Running) -> bool:
+        return mount_of(fiber).running.plugin is running.plugin
+
+    async def _change(self, fiber: Fiber, running: Running) -> bool:
+        """Let a fiber that is up run something else; return whether that is possible."""
+        mount = mount_of(fiber)
+        if mount.handlers and self._is_same_plugin(fiber, running):
+            await fiber.update(running.raw)
+            return True
+        return await mount.succeed(fiber, running, self._show)
+
+    def _show(self, plugin: object) -> None:
+        if self.versions is not None:
+            self.versions.show(plugin)
 
     def _moved_as_they_are(self) -> set[str]:
         stopped = set(self.plan.ids("update")) - set(self.in_place)
@@ -217,6 +263,7 @@ class Transaction:
 
     async def _backward(self, swap: Swap) -> None:
         """Let the old rows take their fibers back."""
+        swap.texts = self.texts
         mounts = self.mounts
         mounts.replaced = {}
         new = [one.fiber for one in mounts.mounted.values() if one.is_own and self._is_new(one)]
@@ -266,8 +313,10 @@ class Transaction:
             if fiber.is_ending or fiber in self.held or mount_of(fiber).running is old:
                 continue
             try:
-                await fiber.update(old.raw)
+                is_back = await self._change(fiber, old)
             except Exception:  # it goes back by a restart, then
+                is_back = False
+            if not is_back:
                 await self._hold([fiber])
                 assert fiber.parent is not None
                 put(fiber, old, derived(fiber.parent.ctx, mounted.entry))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["with_restarts"]
 
 
-def with_restarts(plan: Plan, mounts: Mounts) -> Plan:
-    """Return the plan with the rows that will restart because of what it does."""
+def with_restarts(plan: Plan, mounts: Mounts, renewed: Collection[str] = ()) -> Plan:
+    """Return the plan with the rows that will restart because of what it does.
+
+    A row that is `renewed` takes no config in place.
+    """
+    in_place = set(plan.ids("update")).difference(renewed)
     kept = {one: mounts.running[one] for one in plan.ids("keep", "move") if one in mounts.running}
     stopped: set[Fiber] = set()
     for one in plan.ids("update", "replace", "remove", "disable"):
         fiber = mounts.running.get(one)
-        if fiber is not None and not (one in plan.ids("update") and mount_of(fiber).handlers):
+        if fiber is not None and not (one in in_place and mount_of(fiber).handlers):
             stopped.update(walk_fibers(fiber))
     restarts: dict[str, None] = {}
     size = -1
@@ -45,4 +50,6 @@ def _uses(fiber: Fiber, stopped: set[Fiber]) -> bool:
     needs = fiber.requirements
     if fiber in stopped or not isinstance(needs, Injection):
         return fiber in stopped
-    return any(isinstance(one, Binding) and one.fiber in stopped for one in needs.taken.values())
+    providers = (one.fiber for one in needs.taken.values() if isinstance(one, Binding))
+    # A plugin of which two may live at once provides from a life below its fiber.
+    return any(one in stopped or one.parent in stopped for one in providers)

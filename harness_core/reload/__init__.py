@@ -5,7 +5,7 @@
                who imports whom, and the reading of sources past all caches
     stage, staged, blame, errors
                new modules beside the old
-    plugins, plan, exchange, reloader
+    plugins, plan, versions, exchange, reloader
                which fibers they mean, and the transaction
     snapshot, watch
                what has changed
@@ -29,6 +29,7 @@ from .source import reading_sources as reading_sources
 from .stage import stage as stage
 from .staged import Staged as Staged
 from .staged import replaced_classes as replaced_classes
+from .versions import Versions as Versions
 from .watch import Batch as Batch
 from .watch import WatchingUnavailableError as WatchingUnavailableError
 from .watch import watch as watch

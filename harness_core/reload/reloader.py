@@ -3,7 +3,8 @@
 A batch is exchanged in one transaction. If that fails because of one group of modules and plugins,
 that group keeps its old version, is `stale`, and the others are exchanged without it. Files whose
 new version is not in use are remembered, and tried again with every later batch that affects
-plugins, so that two saves which only work together do work.
+plugins, so that two saves which only work together do work. What else has to change with the code,
+rows of a manifest for instance, is done by who gives another way to `move` the fibers.
 
 Contract: section 9.
 """
@@ -23,7 +24,7 @@ from ..kernel.fiber import Fiber
 from ..prompt.diff import AssemblyDiff, diff_assemblies
 from ..prompt.model import PromptAssembly
 from .errors import StagingError
-from .exchange import Failed, exchange
+from .exchange import Failed, Move, exchange
 from .graph import ImportGraph
 from .plan import Group, make_plan, outermost
 from .plugins import PluginFinder, module_of
@@ -114,27 +115,28 @@ class Reloader:
                 for reloaded in await self.reload(batch):
                     report(reloaded)
 
-    async def reload(self, batch: Batch) -> tuple[Reloaded, ...]:
+    async def reload(self, batch: Batch, move: Move | None = None) -> tuple[Reloaded, ...]:
         """Bring everything up to date with a batch of changed files; return what was tried.
 
         Never raises what plugins raise. Calls wait for each other. Cancelling one does not stop
-        halfway: the exchange ends, well or not, and `stale` is right.
+        halfway: the exchange ends, well or not, and `stale` is right. With `move`, nothing is done
+        and nothing returned unless it succeeds, for the code that is not at fault at least.
         """
         outcome = _Outcome()
-        self.ctx.kernel.tree.spawn(self._reload_in_task, batch, outcome)
+        self.ctx.kernel.tree.spawn(self._reload_in_task, batch, move, outcome)
         await outcome.over.wait()
         if outcome.error is not None:
             raise outcome.error
         return outcome.reports
 
-    async def _reload_in_task(self, batch: Batch, outcome: _Outcome) -> None:
+    async def _reload_in_task(self, batch: Batch, move: Move | None, outcome: _Outcome) -> None:
         try:
-            outcome.reports = await self._reload(batch)
+            outcome.reports = await self._reload(batch, move)
         except BaseException as error:  # a fault of this package; it belongs to the caller
             outcome.error = error
         outcome.over.set()
 
-    async def _reload(self, batch: Batch) -> tuple[Reloaded, ...]:
+    async def _reload(self, batch: Batch, move: Move | None) -> tuple[Reloaded, ...]:
         async with self._lock:
             for fiber in [fiber for fiber in self.stale if fiber.is_ending]:
                 del self.stale[fiber]
@@ -142,7 +144,28 @@ class Reloader:
             self._ours |= self.graph.entries
             groups = make_plan(self.ctx, self.graph, self.finder, fresh | self._waiting, self._ours)
             self._waiting &= {file for group in groups for file in group.files}
+            if move is not None:
+                return await self._as_a_whole(groups, move, fresh)
             return await self._work(groups, fresh)
+
+    async def _as_a_whole(
+        self, groups: list[Group], move: Move, fresh: set[str]
+    ) -> tuple[Reloaded, ...]:
+        start, before = time.perf_counter(), await self._prompt()
+        todo, failures = groups, list[Failed]()
+        while todo:
+            failed = await exchange(self.ctx, self.graph, self.finder, todo, move)
+            seconds = time.perf_counter() - start
+            if failed is None:
+                reports = [
+                    report
+                    for one in failures
+                    for report in self._failed(one.guilty, one, seconds, fresh)
+                ]
+                return (*reports, await self._succeeded(todo, seconds, before))
+            failures.append(failed)
+            todo = [one for one in todo if one not in failed.guilty] if failed.guilty else []
+        return ()
 
     async def _work(self, groups: list[Group], fresh: set[str]) -> tuple[Reloaded, ...]:
         reports: list[Reloaded] = []
