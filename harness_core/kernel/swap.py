@@ -7,7 +7,7 @@ section 9, "Transactional".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -38,17 +38,21 @@ class Replacement:
 
 
 async def swap(
-    root: Context, replacements: Iterable[Replacement], show: Show = lambda _: None
+    root: Context,
+    replacements: Iterable[Replacement],
+    show: Show = lambda _: None,
+    refused: Callable[[Fiber], object] = lambda _: None,
 ) -> None:
     """Replace the plugins of fibers in one transaction.
 
-    Raises PluginError or ConfigError, with nothing touched, if a plugin or config will not do;
-    and what a new body, or a consumer that loads again, raised, after the old plugins have been
-    put back: their bodies have run again, and the tree is as before. A plugin that may live twice
-    (`overlap`) is not torn down before all has gone well; `show` is told whose code runs next.
+    Raises PluginError or ConfigError, with nothing touched, if a plugin or config will not do
+    (`refused` is told for which fiber); and what a new body, or a consumer that loads again,
+    raised, after the old plugins have been put back: their bodies have run again, and the tree is
+    as before. A plugin that may live twice (`overlap`) is not torn down before all has gone well;
+    `show` is told whose code runs next.
     """
     chosen = _outermost(replacements)
-    prepared = [(item.fiber, _prepare(item)) for item in chosen]
+    prepared = [(item.fiber, _prepare(item, refused)) for item in chosen]
     if not prepared:
         return
     swapping = _Swap(root, prepared, show)
@@ -72,13 +76,17 @@ def _outermost(replacements: Iterable[Replacement]) -> list[Replacement]:
     return sorted(kept, key=lambda item: item.fiber.place)
 
 
-def _prepare(item: Replacement) -> Running:
+def _prepare(item: Replacement, refused: Callable[[Fiber], object]) -> Running:
     mount = item.fiber.updater
     if not isinstance(mount, Mount):
         raise PluginError(f"fiber {item.fiber.path} runs no plugin that could be replaced")
-    spec = read_plugin(item.plugin)
     raw = mount.running.raw if item.config is UNCHANGED else item.config
-    return Running(item.plugin, spec, raw, spec.structure(raw), None)
+    try:
+        spec = read_plugin(item.plugin)
+        return Running(item.plugin, spec, raw, spec.structure(raw), None)
+    except Exception:
+        refused(item.fiber)
+        raise
 
 
 class _Swap:

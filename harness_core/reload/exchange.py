@@ -71,7 +71,7 @@ async def exchange(
 
 async def _swap(ctx: Context, versions: Versions) -> None:
     replacements = [Replacement(fiber, versions.find(fiber)) for fiber in versions.fibers]
-    await swap(ctx.root, replacements, versions.show)
+    await swap(ctx.root, replacements, versions.show, versions.unwell.append)
 
 
 @contextmanager

@@ -754,3 +754,47 @@ async def test_an_assembly_that_has_begun_ends_on_what_it_began_with(tmp_path: P
             proceed.set()
         assert texts == ["slow 1\n\nquick 1"]
         assert await tree.prompt() == "slow 2\n\nquick 2"
+
+
+@pytest.mark.parametrize("fault", ["a config that is refused", "a plugin that is gone"])
+async def test_who_will_not_do_is_known_and_the_others_change_at_once(
+    tmp_path: Path, fault: str
+) -> None:
+    """No assembly sees one of the others in its new version and another in its old."""
+    plugin = """\
+import attrs
+inject = ["system_prompt"]
+
+@attrs.frozen
+class Config:
+    {key}: int = 0
+
+def {body}(ctx, config):
+    ctx.system_prompt.section("{name}", "{name} {version}", order=5)
+"""
+
+    def text(name: str, version: int, key: str = "at", body: str = "apply") -> str:
+        return plugin.format(name=name, version=version, key=key, body=body)
+
+    async with open_tree(tmp_path) as tree:
+        names = ("a", "b", "c")
+        files = [tree.project.write(f"farm/{name}.py", text(name, 1)) for name in names]
+        tree.project.write("farm/__init__.py", "")
+        for name in names:
+            await tree.mount(f"farm.{name}", at=1)
+        seen: list[str] = []
+
+        async def look() -> None:
+            seen.append(await tree.prompt())
+
+        other = {"key": "other"} if fault == "a config that is refused" else {"body": "other"}
+        tree.project.write("farm/a.py", text("a", 2, **other))
+        for name in names[1:]:
+            tree.project.write(f"farm/{name}.py", text(name, 2))
+        async with anyio.create_task_group() as tasks:
+            effect = tree.root.on("fiber/state", lambda *_: tasks.start_soon(look), unfiltered=True)
+            failed, good = await tree.reload(*files)
+            effect()
+        assert failed.plugins == ("root/a",)
+        assert good.plugins == ("root/b", "root/c")
+        assert set(seen) == {"a 1\n\nb 2\n\nc 2"}
