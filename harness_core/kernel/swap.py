@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import anyio
 import attrs
 
 from ..errors import PluginError
@@ -22,7 +23,10 @@ from .mount import Mount, Running
 from .plugin import read_plugin
 from .succession import Show, Succession, failure_in
 
-__all__ = ["UNCHANGED", "Replacement", "beside_each_other", "swap"]
+__all__ = ["UNCHANGED", "Replacement", "beside_each_other", "swap", "try_again"]
+
+PAUSES = (0.0, 0.05, 0.2, 0.75)
+"""Seconds before each further try to bring back what ran before."""
 
 UNCHANGED: Any = object()
 """The config stays what it is; it is checked against the new plugin's `Config`."""
@@ -89,6 +93,21 @@ def _prepare(item: Replacement, refused: Callable[[Fiber], object]) -> Running:
         raise
 
 
+async def try_again(fibers: Iterable[Fiber]) -> None:
+    """Load what has failed on the way back again, and again: a port may be free by then.
+
+    The gate is held meanwhile, and assemblies wait.
+    """
+    chosen = list(fibers)
+    for pause in PAUSES:
+        if all(fiber.state is not FiberState.FAILED for fiber in chosen):
+            return
+        await anyio.sleep(pause)
+        for fiber in chosen:  # also those that failed since: they use one that is back
+            if fiber.state is FiberState.FAILED:
+                await fiber.reload()
+
+
 class _Swap:
     """One transaction. `order` holds the fibers oldest first, with what they will run."""
 
@@ -149,14 +168,8 @@ class _Swap:
             self.tree.enqueue(fiber.refresh)
 
     async def _try_again(self) -> None:
-        """Load what ran before and failed on the way back once more: a port may be free by now."""
-        for owner in tuple(self.swap.touched):
-            if (
-                isinstance(owner, Fiber)
-                and owner.state is FiberState.FAILED
-                and owner not in self.failed
-            ):
-                await owner.reload()
+        fibers = [owner for owner in self.swap.touched if isinstance(owner, Fiber)]
+        await try_again(fiber for fiber in fibers if fiber not in self.failed)
         await self.swap.settle()
 
     async def _unload(self, order: Sequence[tuple[Fiber, Running]]) -> None:

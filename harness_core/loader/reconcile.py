@@ -23,7 +23,7 @@ from ..errors import InactiveFiberError, ManifestError
 from ..kernel.completion import SPENT
 from ..kernel.gate import Swap
 from ..kernel.mount import Running
-from ..kernel.swap import beside_each_other
+from ..kernel.swap import beside_each_other, try_again
 from ..reload import Versions
 from .claim import Claim, put
 from .errors import ReconcileError
@@ -292,18 +292,13 @@ class Transaction:
         finally:
             mounts.dormant = frozenset()
         await swap.settle()
-        await self._try_again()
+        await try_again(
+            fiber
+            for fiber in mounts.mounted
+            if fiber not in self.failed and not self._was_broken(fiber)
+        )
         left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
         await dispose_all(left)
-
-    async def _try_again(self) -> None:
-        """Load what ran before and failed on the way back once more: a port may be free by now."""
-        for fiber in tuple(self.mounts.mounted):
-            if fiber.state is FiberState.FAILED and not self._failed_before(fiber):
-                await fiber.reload()
-
-    def _failed_before(self, fiber: Fiber) -> bool:
-        return fiber in self.failed or self._was_broken(fiber)
 
     async def _update_back(self) -> None:
         for one in reversed(self.in_place):

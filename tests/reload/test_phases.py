@@ -275,6 +275,30 @@ async def test_the_way_back(tmp_path: Path, overlap: bool, phase: str, kind: str
         await scene.serves(3)
 
 
+@both
+async def test_an_old_version_comes_back_as_soon_as_it_can(tmp_path: Path, overlap: bool) -> None:
+    """Its port may be free a little later. Assemblies wait, and see no gap."""
+    async with open_scene(tmp_path, overlap) as scene:
+        scene.faults.plan("user", 2, ERRORS["exception"])
+        scene.faults.plan("user", 1, ERRORS["exception"], times=2)
+        scene.faults.plan("body", 1, ERRORS["exception"], times=2)
+        seen: list[str] = []
+
+        async def look() -> None:
+            while len(scene.faults.hit) < 2:
+                await anyio.lowlevel.checkpoint()
+            seen.append(await scene.tree.prompt())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            (report,) = await scene.reload(2)
+        assert report.error is not None
+        bodies = [] if overlap else [("body", 1)] * 2
+        assert scene.faults.hit == [("user", 2), *bodies, *[("user", 1)] * 2]
+        await scene.serves(1)
+        assert seen == [await scene.tree.prompt()]
+
+
 async def test_an_old_version_that_does_not_come_back_is_replaced_by_a_good_save(
     tmp_path: Path,
 ) -> None:
