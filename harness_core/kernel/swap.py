@@ -18,6 +18,7 @@ from .completion import Completion
 from .context import Context
 from .dependence import down_with, providers_first, users_of
 from .fiber import Fiber
+from .gate import Swap
 from .lifecycle import FiberState
 from .mount import Mount, Running
 from .plugin import read_plugin
@@ -93,7 +94,7 @@ def _prepare(item: Replacement, refused: Callable[[Fiber], object]) -> Running:
         raise
 
 
-async def try_again(fibers: Iterable[Fiber]) -> None:
+async def try_again(swap: Swap, fibers: Iterable[Fiber]) -> None:
     """Load what has failed on the way back again, and again: a port may be free by then.
 
     The gate is held meanwhile, and assemblies wait.
@@ -106,6 +107,7 @@ async def try_again(fibers: Iterable[Fiber]) -> None:
         for fiber in chosen:  # also those that failed since: they use one that is back
             if fiber.state is FiberState.FAILED:
                 await fiber.reload()
+        await swap.settle()
 
 
 class _Swap:
@@ -169,8 +171,7 @@ class _Swap:
 
     async def _try_again(self) -> None:
         fibers = [owner for owner in self.swap.touched if isinstance(owner, Fiber)]
-        await try_again(fiber for fiber in fibers if fiber not in self.failed)
-        await self.swap.settle()
+        await try_again(self.swap, (one for one in fibers if one not in self.failed))
 
     async def _unload(self, order: Sequence[tuple[Fiber, Running]]) -> None:
         """Unload newest first, and hold what was unloaded."""

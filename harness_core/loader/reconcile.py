@@ -293,9 +293,12 @@ class Transaction:
             mounts.dormant = frozenset()
         await swap.settle()
         await try_again(
-            fiber
-            for fiber in mounts.mounted
-            if fiber not in self.failed and not self._was_broken(fiber)
+            swap,
+            (
+                fiber
+                for fiber in mounts.mounted
+                if fiber not in self.failed and not self._was_broken(fiber)
+            ),
         )
         left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
         await dispose_all(left)
