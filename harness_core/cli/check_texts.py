@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from ..errors import MalformedReferenceError, MissingVariableError, UnknownVariableError
+import attrs
+
+from ..errors import (
+    MalformedReferenceError,
+    MissingVariableError,
+    PromptRenderError,
+    UnknownVariableError,
+)
 from ..prompt import Explained, Origin, PromptAssembly
 from .findings import Finding, finding_at
+from .origins import written_text
 from .payload import render_part
 
 __all__ = ["Texts", "check_assembly_texts", "rendered"]
@@ -38,8 +47,13 @@ def items_of(assembly: PromptAssembly) -> Iterator[tuple[str, Any]]:
         yield "context", context
 
 
-def rendered(assembly: PromptAssembly, scope: str) -> tuple[Texts, list[Finding]]:
-    """Return every text as far as it can be rendered, and a finding for each that cannot."""
+def rendered(
+    assembly: PromptAssembly, scope: str, files: Mapping[Path, str]
+) -> tuple[Texts, list[Finding]]:
+    """Return every text as far as it can be rendered, and a finding for each that cannot.
+
+    `files` are those that plugins have read.
+    """
     texts: Texts = {}
     findings: list[Finding] = []
     for kind, item in items_of(assembly):
@@ -48,7 +62,11 @@ def rendered(assembly: PromptAssembly, scope: str) -> tuple[Texts, list[Finding]
         except Exception as error:
             texts[kind, item.name] = item.text
             rule = next((name for cls, name in _RULES if isinstance(error, cls)), "assembly")
-            findings.append(finding_at(rule, scope, item.origin, str(error)))
+            finding = finding_at(rule, scope, item.origin, str(error))
+            if isinstance(error, PromptRenderError):
+                where = written_text(error, assembly, files)
+                finding = attrs.evolve(finding, where=where or finding.where)
+            findings.append(finding)
     return texts, findings
 
 

@@ -125,7 +125,7 @@ async def _assemble(session: Session, view: ScopeView) -> _Checked | list[Findin
         return _failed(error, view, tools)
     finally:
         await listener()
-    texts, findings = rendered(assembly, view.name)
+    texts, findings = rendered(assembly, view.name, view.ctx.kernel.texts)
     return _Checked(view, assembly, texts, findings)
 
 
@@ -189,7 +189,7 @@ def _may_change(one: _Checked) -> bool:
 
 
 def _compare(one: _Checked, again: PromptAssembly) -> Iterator[Finding]:
-    texts, _ = rendered(again, one.view.name)
+    texts, _ = rendered(again, one.view.name, {})
     names = [item.name for item in one.assembly.sections if one.texts["section", item.name]]
     stable = [name for name in names if texts.get(("section", name)) == one.texts["section", name]]
     made = {

@@ -167,7 +167,8 @@ def _rendered(render: Callable[[PromptAssembly], Any], pair: Pair) -> Any:
     try:
         return render(assembly)
     except Exception as error:
-        raise Faulty([fault_in_scope(error, view.name, assembly)]) from error
+        fault = fault_in_scope(error, view.name, assembly, view.ctx.kernel.texts)
+        raise Faulty([fault]) from error
 
 
 def _show(app: Application, pairs: list[Pair], explain: bool, svg: str | None, config: str) -> None:

@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
 
 import attrs
 from rich.console import Console
@@ -17,7 +18,7 @@ from .. import Fiber
 from ..errors import HarnessError, ManifestError, PromptRenderError
 from ..loader import raised_at
 from ..prompt import PromptAssembly
-from .payload import written_at
+from .origins import written_text
 from .safe import one_line
 
 __all__ = [
@@ -62,15 +63,18 @@ def relative(text: str) -> str:
 
 
 def fault_in_scope(
-    error: BaseException, scope: str, assembly: PromptAssembly | None = None
+    error: BaseException,
+    scope: str,
+    assembly: PromptAssembly | None = None,
+    texts: Mapping[Path, str] | None = None,
 ) -> Fault:
-    """Return the fault of an assembly, or of its rendering, that raised."""
+    """Return the fault of an assembly, or of its rendering, that raised.
+
+    `texts` are the files that plugins have read.
+    """
     where = raised_at(error)
     if isinstance(error, PromptRenderError) and assembly is not None:
-        items = assembly.sections if error.owner_kind == "section" else assembly.contexts
-        for item in items:
-            if item.name == error.owner_name and item.origin is not None:
-                where = written_at(item.origin.file, item.origin.line)
+        where = written_text(error, assembly, texts or {}) or where
     kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
     return Fault(

@@ -19,7 +19,7 @@ import attrs
 from .. import Context
 from ..errors import HarnessError, ManifestError
 from ..loader import Loader, Plan, ReconcileError, fault_of
-from ..prompt import AssemblyDiff, PromptAssembly, diff_assemblies, render_prompt
+from ..prompt import AssemblyDiff
 from ..reload import (
     Batch,
     Reloaded,
@@ -29,7 +29,7 @@ from ..reload import (
     place_of,
     watch,
 )
-from .faults import fault_in_scope
+from .prompts import Look, Prompts, UnusablePromptError
 from .session import Session
 from .trouble import Trouble, trouble_in_manifest, trouble_of
 from .upkeep import TakenUp, Upkeep
@@ -79,14 +79,17 @@ class Living:
         self.is_at_work = False
         """Whether plugins are being changed: their errors are reported with the change."""
         self._lock = anyio.Lock()
-        self._last: dict[str, PromptAssembly] = {}
+        self._meanwhile = Batch()
+        self._prompts: Prompts
 
     async def run(self, session: Session, report: Callable[[Happening], object]) -> None:
         """Follow the files until cancelled; `report` hears of everything that happens."""
         troubles = map(trouble_of, session.faults())
-        scopes, _, more = await self._look(session)
+        self._attend(session)
+        look = await self._prompts.look()
+        more = map(trouble_of, look.faults)
         names = tuple(fiber.name for fiber in self.loader.running.values())
-        ready = Happening("ready", names, scopes, (*troubles, *more))
+        ready = Happening("ready", names, look.texts, (*troubles, *more))
         started = anyio.Event()
         batches = watch(self.reloader.graph.roots, files=self._named, started=started)
 
@@ -95,7 +98,7 @@ class Living:
             meanwhile = await anyio.to_thread.run_sync(self._before.scan)
             report(ready)
             if meanwhile:
-                await self._follow(session, meanwhile, report)
+                await self._follow(meanwhile, report)
 
         error: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -103,7 +106,7 @@ class Living:
             try:
                 async with aclosing(batches):
                     async for batch in batches:
-                        await self._follow(session, batch, report)
+                        await self._follow(batch, report)
             except Exception as caught:
                 error = caught
             tasks.cancel_scope.cancel()
@@ -116,33 +119,40 @@ class Living:
 
     async def start(self, session: Session) -> None:
         """Take in the prompts as they are: for those who call `follow`, and do not `run`."""
-        await self._look(session)
+        self._attend(session)
+        await self._prompts.look()
+        # Texts that plugins have read are known from now on; a save meanwhile is not forgotten.
+        self._meanwhile = await anyio.to_thread.run_sync(self._before.scan)
 
-    async def follow(self, session: Session, report: Callable[[Happening], object]) -> bool:
+    def _attend(self, session: Session) -> None:
+        """From now on, refuse what spoils a prompt."""
+        self._prompts = Prompts(session)
+        session.root.kernel.tree.gate.judge = self._prompts.judge
+
+    async def follow(self, report: Callable[[Happening], object]) -> bool:
         """Follow now what was saved since the last time; return whether anything was."""
-        batch = await anyio.to_thread.run_sync(self._before.scan)
+        batch = self._meanwhile | await anyio.to_thread.run_sync(self._before.scan)
+        self._meanwhile = Batch()
         if batch:
-            await self._follow(session, batch, report)
+            await self._follow(batch, report)
         return bool(batch)
 
-    async def _follow(
-        self, session: Session, batch: Batch, report: Callable[[Happening], object]
-    ) -> None:
+    async def _follow(self, batch: Batch, report: Callable[[Happening], object]) -> None:
         async with self._lock:
             self.is_at_work = True
             try:
                 start = time.perf_counter()
                 done = await self.upkeep.take_up(batch)
-                for one in await self._told(session, done, start):
+                for one in await self._told(done, start):
                     report(one)
             finally:
                 self.is_at_work = False
 
     # Telling
 
-    async def _told(self, session: Session, done: TakenUp, start: float) -> list[Happening]:
+    async def _told(self, done: TakenUp, start: float) -> list[Happening]:
         """Return what to tell: what was taken up as a whole is told as one."""
-        looked = await self._look(session)
+        look = await self._prompts.look()
         told = [self._of_reload(one) for one in done.reloaded]
         rows = self._of_rows(done)
         if rows is not None and done.as_a_whole and rows.plan is not None:
@@ -150,26 +160,20 @@ class Living:
             names = dict.fromkeys([*rows.plugins, *whole.plugins])
             rows = attrs.evolve(rows, plugins=tuple(names))
         told += [rows] if rows is not None else []
-        return self._with_prompts(told, *looked, time.perf_counter() - start)
+        return self._with_prompts(told, look, time.perf_counter() - start)
 
-    def _with_prompts(
-        self,
-        told: list[Happening],
-        scopes: dict[str, str],
-        diffs: dict[str, AssemblyDiff],
-        troubles: tuple[Trouble, ...],
-        seconds: float,
-    ) -> list[Happening]:
+    def _with_prompts(self, told: list[Happening], look: Look, seconds: float) -> list[Happening]:
         """Add what became of the prompts: differences where something has changed."""
         stale = self._stale()
+        troubles = tuple(map(trouble_of, look.faults))
         changed = [one for one in told if one.event == "reloaded"] or told
         return [
             attrs.evolve(
                 one,
-                scopes=scopes,
+                scopes=look.texts,
                 troubles=(*one.troubles, *troubles),
                 seconds=seconds,
-                diffs=diffs if one is changed[-1] else {},
+                diffs=look.diffs if one is changed[-1] else {},
                 stale=stale,
             )
             for one in told
@@ -201,6 +205,8 @@ class Living:
         return tuple(fiber.path for fiber in self.reloader.stale if not fiber.is_ending)
 
     def _trouble(self, error: Exception, paths: tuple[str, ...]) -> Trouble:
+        if isinstance(error, UnusablePromptError):
+            return trouble_of(error.fault)
         if isinstance(error, StagingError):
             return Trouble(error.reason, error.file, error.line, error.excerpt)
         file, line = place_of(error, self.reloader.graph.roots)
@@ -215,29 +221,7 @@ class Living:
     def _trouble_in_code(self, fault: ManifestError) -> Trouble:
         """Return what is wrong with a row: where its code raised, if it did."""
         cause = fault.__cause__
-        if isinstance(cause, Exception) and not isinstance(cause, HarnessError):
+        is_ours = isinstance(cause, HarnessError) and not isinstance(cause, UnusablePromptError)
+        if isinstance(cause, Exception) and not is_ours:
             return self._trouble(cause, ())
         return trouble_in_manifest(fault)
-
-    async def _look(
-        self, session: Session
-    ) -> tuple[dict[str, str], dict[str, AssemblyDiff], tuple[Trouble, ...]]:
-        """Assemble every scope; return texts, differences to the last time, and troubles."""
-        texts: dict[str, str] = {}
-        diffs: dict[str, AssemblyDiff] = {}
-        troubles: list[Trouble] = []
-        views = session.scopes() if session.root.get("system_prompt") is not None else []
-        for view in views:
-            try:
-                assembly = await view.assemble()
-                texts[view.name] = render_prompt(assembly)
-                before = self._last.get(view.name)
-                if before is not None:
-                    diffs[view.name] = diff_assemblies(before, assembly)
-            except Exception as error:
-                troubles.append(trouble_of(fault_in_scope(error, view.name)))
-            else:
-                self._last[view.name] = assembly
-        for name in self._last.keys() - {view.name for view in views}:
-            del self._last[name]
-        return texts, diffs, tuple(troubles)

@@ -8,7 +8,7 @@ who may be cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,21 @@ class Swap:
                     self._gate.set_ups.pop(job, None)
         return settled
 
+    async def verdict(self) -> Exception | None:
+        """Return why what has changed cannot stay, although it runs; None if it can.
+
+        Whoever is asked may assemble, and must answer in a few seconds: the gate is held.
+        """
+        gate = self._gate
+        if gate.judge is None:
+            return None
+        task = anyio.get_current_task().id
+        gate.judging.add(task)
+        try:
+            return await gate.judge()
+        finally:
+            gate.judging.discard(task)
+
     def end(self) -> Completion:
         """Open the gate once everything has settled; return that to be awaited."""
         self._gate.tree.spawn(self._settle_and_open)
@@ -85,6 +100,10 @@ class Gate:
         self.swaps: list[Swap] = []
         self.set_ups: dict[Job, None] = {}
         """Asynchronous effects that are being set up."""
+        self.judge: Callable[[], Awaitable[Exception | None]] | None = None
+        """Asked, once everything has changed and runs, whether it can stay."""
+        self.judging: set[int] = set()
+        """Tasks in which that is being asked; they do not wait at the gate."""
 
     def begin(self, *owners: Owner) -> Swap:
         """Close the gate for a change of these fibers, until the swap's `end`."""
@@ -124,6 +143,8 @@ class Gate:
         )
 
     def _swap_of_others(self) -> Swap | None:
+        if self.judging and anyio.get_current_task().id in self.judging:
+            return None
         job = self.tree.current_job()
         for swap in self.swaps:
             if job is None or not _is_part(job.owner, swap):

@@ -156,6 +156,7 @@ class _Swap:
         error = await self._load(self.down)
         if error is None:
             await succession.end()
+            error = await self.swap.verdict()
         return error
 
     async def _backward(self) -> None:

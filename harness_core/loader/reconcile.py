@@ -30,6 +30,7 @@ from .errors import ReconcileError
 from .manifest import Manifest
 from .mounted import MountedEntry, failure_of, fault_of
 from .moving import dispose_all, mount_of, move
+from .places import Place
 from .plan import Action, Plan
 from .prepare import Ready, kept
 from .wrapped import derived
@@ -92,7 +93,7 @@ class Transaction:
         with anyio.CancelScope(shield=True):
             self.mounts.prepared = {**kept(self.before), **self.ready.found}
             try:
-                faults = await self._forward(swap)
+                faults = await self._forward(swap) or self._unfit(await swap.verdict())
                 if faults:
                     await self._backward(swap)
                 else:
@@ -245,6 +246,18 @@ class Transaction:
             if owner in concerned or owner not in self.failed:
                 faults = {**failure_of(owner, self.mounts.mounted), **faults}
         return {one: faults[one] for one in self.mounts.entries if one in faults}
+
+    def _unfit(self, verdict: Exception | None) -> dict[str, ManifestError]:
+        """Return why rows cannot stay, although they run."""
+        if verdict is None:
+            return {}
+        here = Place(self.manifest.file)
+        places = {one: entry.place_of("name") for one, entry in self.entries.items()}
+        changed = [one.id for one in self.plan if one.action != "keep"]
+        faults = {one: places.get(one, here).fault(str(verdict)) for one in changed}
+        for fault in faults.values():
+            fault.__cause__ = verdict
+        return faults
 
     def _was_broken(self, fiber: Fiber) -> bool:
         """Whether a row that a plugin was given did not work before, and is the same."""

@@ -38,6 +38,12 @@ class Batch:
     def __bool__(self) -> bool:
         return bool(self.changed or self.added or self.deleted)
 
+    def __or__(self, later: Batch) -> Batch:
+        """Return both as one."""
+        return Batch(
+            self.changed | later.changed, self.added | later.added, self.deleted | later.deleted
+        )
+
 
 _DOUBTFUL = 2_000_000_000
 """Nanoseconds after a write in which a second one may leave the very same time."""

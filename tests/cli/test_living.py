@@ -11,6 +11,7 @@ import pytest
 
 from harness_core import FiberState
 from harness_core.app import Application, Settings
+from harness_core.cli import prompts
 from harness_core.cli.living import Happening, Living
 from harness_core.cli.session import Session, open_session
 from harness_core.testing import assert_no_residue, ledger
@@ -66,7 +67,7 @@ class Project:
     async def follow(self) -> list[Happening]:
         """Take what was saved since the last time as one batch; return what was told."""
         told: list[Happening] = []
-        assert await self.living.follow(self.session, told.append)
+        assert await self.living.follow(told.append)
         return told
 
     async def one(self) -> Happening:
@@ -247,3 +248,135 @@ def apply(ctx, config):
         running.save("harness.yaml", manifest("new"))
         assert (await running.one()).scopes["global"] == "a 2 new"
         assert running.journal() == ["a 2 new"]
+
+
+WRITER = """\
+inject = ["system_prompt"]
+overlap = {overlap}
+
+def apply(ctx):
+    {body}
+"""
+
+
+def writer(body: str, *, overlap: bool = False) -> str:
+    """Return a plugin that does this."""
+    return WRITER.format(body=body, overlap=overlap)
+
+
+WRITERS = """\
+- {name: system_prompt, config: {include_harness_identity: false}}
+- name: ./a.py
+- name: ./b.py
+"""
+VARIABLE = 'ctx.system_prompt.variable("city", "Rome")'
+SECTION = 'ctx.system_prompt.section("place", "in {{city}}", order=5)'
+
+
+async def spoils(running: Project, file: str, text: str | None) -> Happening:
+    """Save what spoils the prompt; nothing else happens."""
+    registered = str(ledger(running.session.root))
+    with assert_no_residue(running.session.root, modules=True):
+        if text is None:
+            (running.directory / file).unlink()
+        else:
+            running.save(file, text)
+        (told,) = await running.follow()
+    assert (told.event, told.scopes["global"]) == ("failed", "in Rome")
+    assert str(ledger(running.session.root)) == registered
+    assert running.states == {FiberState.ACTIVE}
+    return told
+
+
+SPOILT = {
+    "an unknown variable": SECTION.replace("city", "citi"),
+    "a malformed reference": SECTION.replace("city", "a b"),
+    "a provider that raises": 'ctx.system_prompt.section("place", lambda _: 1 / 0, order=5)',
+    "a listener that raises": 'ctx.on("system-prompt/assemble", lambda *_: 1 / 0)',
+    "a runtime context": 'ctx.system_prompt.context("place", "{{nowhere}}", order=5)',
+}
+
+
+@both
+@pytest.mark.parametrize("fault", SPOILT)
+async def test_a_save_that_spoils_a_prompt_is_refused(
+    tmp_path: Path, fault: str, overlap: bool
+) -> None:
+    """The body works, but no assembly would any more: the old version serves until a good save."""
+    code = {"a": writer(VARIABLE), "b": writer(SECTION, overlap=overlap)}
+    async with project(tmp_path, WRITERS, **code) as running:
+        told = await spoils(running, "b.py", writer(SPOILT[fault], overlap=overlap))
+        assert (told.plugins, told.stale) == (("b",), ("root/b",))
+        assert [(one.file, one.line) for one in told.troubles] == [(str(tmp_path / "b.py"), 5)]
+        running.save("b.py", writer(SECTION.replace("in", "at"), overlap=overlap))
+        assert (await running.one()).scopes["global"] == "at Rome"
+
+
+async def test_a_provider_that_never_returns_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = {"a": writer(VARIABLE), "b": writer(SECTION)}
+    async with project(tmp_path, WRITERS, **code) as running:
+        monkeypatch.setattr(prompts, "PATIENCE", 0.2)
+        hanging = 'ctx.system_prompt.section("place", lambda _: sleep_forever(), order=5)'
+        told = await spoils(running, "b.py", "from anyio import sleep_forever\n" + writer(hanging))
+        assert "it is not done after 0.2 seconds" in told.troubles[0].message
+
+
+async def test_a_text_that_cannot_be_rendered_is_refused_with_its_place(tmp_path: Path) -> None:
+    """And taken up as soon as what it names is there."""
+    save(tmp_path / "rules.md", "# Rules\n\nin {{city}}\n")
+    read = 'text = ctx.watch_file("rules.md")\n    '
+    read += 'ctx.system_prompt.section("place", text.split("\\n", 1)[1].strip(), order=5)'
+    code = {
+        "a": writer(VARIABLE),
+        "b": writer(read.replace("rules.md", str(tmp_path / "rules.md"))),
+    }
+    async with project(tmp_path, WRITERS, **code) as running:
+        told = await spoils(running, "rules.md", "# Rules\n\n\nin {{city}} and\n in {{town}}\n")
+        assert told.plugins == ("b",)
+        (trouble,) = told.troubles
+        assert (trouble.file, trouble.line) == (str(tmp_path / "rules.md"), 5)
+        assert '"{{town}}"' in trouble.message
+        assert "> 5 |  in {{town}}" in trouble.excerpt
+        running.save("a.py", writer(f"{VARIABLE}\n    {VARIABLE.replace('city', 'town')}"))
+        assert (await running.one()).scopes["global"] == "in Rome and\n in Rome"
+
+
+@pytest.mark.parametrize("how", ["code", "row", "file"])
+async def test_what_a_prompt_needs_cannot_go(tmp_path: Path, how: str) -> None:
+    """A variable is taken out of the code; the row of its plugin goes; its file does."""
+    async with project(tmp_path, WRITERS, a=writer(VARIABLE), b=writer(SECTION)) as running:
+        if how == "code":
+            told = await spoils(running, "a.py", writer("pass"))
+            assert told.plugins == ("a",)
+        elif how == "row":
+            told = await spoils(running, "harness.yaml", WRITERS.replace("- name: ./a.py\n", ""))
+        else:
+            told = await spoils(running, "a.py", None)
+        (trouble,) = told.troubles
+        assert how == "file" or "city" in trouble.message
+        running.save("a.py", writer(VARIABLE.replace("Rome", "Oslo")))
+        running.save("harness.yaml", WRITERS)
+        assert (await running.one()).scopes["global"] == "in Oslo"
+
+
+async def test_a_row_that_spoils_a_prompt_is_refused(tmp_path: Path) -> None:
+    async with project(tmp_path, WRITERS, a=writer(VARIABLE), b=writer(SECTION)) as running:
+        save(tmp_path / "c.py", writer(SECTION.replace("place", "c").replace("city", "town")))
+        told = await spoils(running, "harness.yaml", f"{WRITERS}- name: ./c.py\n")
+        (trouble,) = told.troubles
+        assert (trouble.file, trouble.line) == (str(tmp_path / "harness.yaml"), 4)
+        assert '"{{town}}"' in trouble.message
+
+
+async def test_a_prompt_that_is_broken_already_keeps_nothing_back(tmp_path: Path) -> None:
+    """What cannot become worse is followed as ever, and said."""
+    code = {"a": writer("pass"), "b": writer(SECTION)}
+    async with project(tmp_path, WRITERS, **code) as running:
+        running.save("a.py", writer("ctx.provide('number', 1)"))
+        (told,) = await running.follow()
+        assert (told.event, told.plugins, told.stale) == ("reloaded", ("a",), ())
+        assert '"{{city}}"' in told.troubles[0].message
+        running.save("a.py", writer(VARIABLE))
+        assert (await running.one()).scopes["global"] == "in Rome"

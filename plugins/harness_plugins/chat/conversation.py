@@ -166,7 +166,7 @@ class Conversation:
         def report(one: Happening) -> None:
             show_happening(self.console, one)
 
-        if not await self.living.follow(self.harness, report):
+        if not await self.living.follow(report):
             self.show.line("nothing was saved since the last time", "dim")
 
     async def _help(self) -> None:
