@@ -33,8 +33,8 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
         {"rule": "malformed-reference", "where": "p.py:5", "says": "{{ model }}"},
     ),
     "unknown variable in a file that was read": (
-        '    __import__("pathlib").Path("text.md").write_text("Rules\\n\\nof {{modle}}\\n")\n'
-        '    sp.section("a", ctx.watch_file("text.md").partition("\\n")[2], order=1)\n',
+        ('    __import__("pathlib").Path("text.md").write_text("Rules\\n\\nof {{modle}}\\n")\n'
+        '    sp.section("a", ctx.watch_file("text.md").partition("\\n")[2], order=1)\n'),
         {"rule": "unknown-variable", "where": "text.md:3:4", "plugin": "p", "says": "modle"},
     ),
     "duplicate tools": (
