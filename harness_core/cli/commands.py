@@ -18,18 +18,19 @@ from .checks import run_checks, show_findings
 from .dev import dev
 from .diff import read_saved, show_difference
 from .faults import Fault, Faulty, fault_in_scope, print_faults
-from .frame import EPILOG, common, print_json, run_command, stop_at_faults, warn
+from .frame import EPILOG, common, print_json, run_command, run_in_frame, stop_at_faults, warn
 from .installed import plugins
 from .new import new
 from .payload import GLOBAL, describe_scope
 from .picture import draw
 from .plugged import Commands
+from .presence import PresenceError, find_present
 from .progress import progress
 from .request import show_legend, show_request
 from .run import run
 from .safe import one_line
-from .session import ScopeView, Session
-from .tree import show_tree
+from .session import ScopeView, Session, open_session
+from .tree import Branch, show_tree, tree_of
 
 __all__ = ["harness"]
 
@@ -134,17 +135,43 @@ def check(
 
 @harness.command(epilog=EPILOG)
 @common
-def tree(config: str, debug: bool, patience: float, disable: tuple[str, ...]) -> None:
-    """Print the fibers of CONFIG: their states, what they wait for, what they registered."""
+@click.option("--fresh", is_flag=True, help="Boot CONFIG, even while `harness dev` runs it.")
+def tree(config: str, fresh: bool, debug: bool, patience: float, disable: tuple[str, ...]) -> None:
+    """Print the fibers of CONFIG: their states, what they wait for, what they registered.
 
-    async def action(app: Application, session: Session) -> int:
-        show_tree(app.output(), session)
-        faults = session.faults()
-        print_faults(app.diagnostics(), faults, debug=debug)
-        warn(app, session, [])
-        return 1 if faults else 0
+    While `harness dev` runs CONFIG, these are the fibers that run there, also those that are stale;
+    else, and with --disable, CONFIG is booted.
+    """
 
-    run_command(Settings(config, debug, patience, disable), action)
+    async def action(app: Application) -> int:
+        told = None if fresh or disable else await _ask_present(app)
+        if told is not None:
+            show_tree(app.output(), Branch.from_data(told["tree"]))
+            faults = [Fault(**fault) for fault in told["faults"]]
+            print_faults(app.diagnostics(), faults, debug=debug)
+            return 1 if faults else 0
+        async with open_session(app) as session:
+            show_tree(app.output(), tree_of(session))
+            faults = session.faults()
+            print_faults(app.diagnostics(), faults, debug=debug)
+            warn(app, session, [])
+            return 1 if faults else 0
+
+    run_in_frame(Settings(config, debug, patience, disable), action)
+
+
+async def _ask_present(app: Application) -> dict[str, Any] | None:
+    """Return what a running `harness dev` shows of the manifest, and say that it is from there."""
+    console = app.diagnostics()
+    try:
+        told = await find_present(Path(app.settings().config))
+    except PresenceError as error:
+        console.print(one_line(f"warning: {error}"), style="yellow", soft_wrap=True)
+        return None
+    if told is not None:
+        said = f"as `harness dev` runs it, process {told['process']} (--fresh boots anew)"
+        console.print(said, style="dim", soft_wrap=True)
+    return told
 
 
 def _described(app: Application, pairs: list[Pair], only: str | None) -> Iterator[tuple[str, Any]]:

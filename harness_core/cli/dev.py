@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import click
 from rich.console import Console
@@ -12,10 +16,12 @@ from ..app import Application, Settings
 from ..loader import Loader
 from .frame import common, run_in_frame, warn
 from .living import Happening, Living
+from .presence import PresenceError, present
 from .run import report_errors, until_told_to_stop
-from .session import open_session
+from .safe import one_line
+from .session import Session, open_session
 from .telling import show_happening
-from .tree import show_tree
+from .tree import show_tree, tree_of
 
 __all__ = ["dev"]
 
@@ -53,9 +59,10 @@ def dev(
                         return
                     show_happening(output, one)
                     if with_tree:
-                        show_tree(output, session, living[0].reloader.stale)
+                        show_tree(output, tree_of(session, living[0].reloader.stale))
 
-                await living[0].run(session, report)
+                async with _present(app, session, living[0]):
+                    await living[0].run(session, report)
         finally:
             if living and as_json:
                 _print_line(output, Happening("stopped"))
@@ -66,6 +73,26 @@ def dev(
         return await until_told_to_stop(lambda: serve(app))
 
     run_in_frame(Settings(config, debug, patience, disable), action, as_json=as_json)
+
+
+@asynccontextmanager
+async def _present(app: Application, session: Session, living: Living) -> AsyncGenerator[None]:
+    """Let `harness tree` see the tree of this process, for the block, where that is possible."""
+
+    def tell() -> dict[str, Any]:
+        return {
+            "process": os.getpid(),
+            "tree": tree_of(session, living.reloader.stale).as_data(),
+            "faults": [fault.as_data() for fault in session.faults()],
+        }
+
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(present(living.upkeep.manifest, tell))
+        except PresenceError as error:
+            said = f"warning: harness tree will not see this process: {error}"
+            app.diagnostics().print(one_line(said), style="yellow", soft_wrap=True)
+        yield
 
 
 def _print_line(console: Console, one: Happening) -> None:

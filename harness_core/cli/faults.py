@@ -47,6 +47,10 @@ class Fault:
         where = ":".join(str(part) for part in (error.file, error.line, error.column) if part)
         return cls(error.message, where, error=error)
 
+    def as_data(self) -> dict[str, str | None]:
+        """Return it as JSON can hold it, without the error."""
+        return {"message": self.message, "where": self.where, "hint": self.hint}
+
 
 class Faulty(Exception):
     """The run ends because of these faults."""

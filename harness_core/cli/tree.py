@@ -1,9 +1,14 @@
-"""`harness tree`: fibers with their states, what they wait for, and what they have registered."""
+"""`harness tree`: fibers with their states, what they wait for, and what they have registered.
+
+It can also be shown in another process than the one whose tree it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import attrs
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
@@ -13,7 +18,7 @@ from .payload import scope_name, written_at
 from .safe import one_line
 from .session import Session
 
-__all__ = ["show_tree"]
+__all__ = ["Branch", "show_tree", "tree_of"]
 
 _STYLES = {
     FiberState.ACTIVE: "green",
@@ -22,41 +27,62 @@ _STYLES = {
 }
 
 
-def show_tree(
-    console: Console, session: Session, stale: Mapping[Fiber, Exception] | None = None
-) -> None:
-    """Print the tree of fibers of a session; `stale` ones run an older version of their code."""
-    root = session.root.fiber
-    stale = stale or {}
-    tree = Tree(_fiber_line(root, session, stale), guide_style="dim")
-    _fill(tree, root, session, stale)
+@attrs.frozen
+class Branch:
+    """One line of a tree, and what stands below it."""
+
+    line: Text
+    below: tuple[Branch, ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"line": self.line.markup, "below": [one.as_data() for one in self.below]}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Branch:
+        """Return what `as_data` was called on."""
+        return cls(Text.from_markup(data["line"]), tuple(map(cls.from_data, data["below"])))
+
+
+def show_tree(console: Console, branch: Branch) -> None:
+    """Print a tree."""
+    tree = Tree(branch.line, guide_style="dim")
+    _fill(tree, branch)
     console.print(tree)
 
 
-def _fill(tree: Tree, fiber: Fiber, session: Session, stale: Mapping[Fiber, Exception]) -> None:
-    for effect in _own_effects(fiber):
-        _add_effect(tree, effect)
-    for child in fiber.children:
-        _fill(tree.add(_fiber_line(child, session, stale)), child, session, stale)
+def _fill(tree: Tree, branch: Branch) -> None:
+    for one in branch.below:
+        _fill(tree.add(one.line), one)
 
 
-def _own_effects(fiber: Fiber) -> Iterable[EffectInfo]:
+def tree_of(session: Session, stale: Mapping[Fiber, Exception] | None = None) -> Branch:
+    """Return the fibers of a session; `stale` ones run an older version of their code."""
+    return _of_fiber(session.root.fiber, session, stale or {})
+
+
+def _of_fiber(fiber: Fiber, session: Session, stale: Mapping[Fiber, Exception]) -> Branch:
+    children = (_of_fiber(child, session, stale) for child in fiber.children)
+    line = _fiber_line(fiber, session, stale)
+    return Branch(line, (*map(_of_effect, _own_effects(fiber)), *children))
+
+
+def _own_effects(fiber: Fiber) -> Iterator[EffectInfo]:
     children = {f'plugin "{child.name}"' for child in fiber.children}
     return (effect for effect in fiber.effects() if effect.label not in children)
 
 
-def _add_effect(tree: Tree, effect: EffectInfo) -> None:
+def _of_effect(effect: EffectInfo) -> Branch:
     line = Text(one_line(effect.label))
     place = written_at(effect.file, effect.line)
     if place:
         line.append(f"  {one_line(place)}", style="dim")
-    branch = tree.add(line)
-    for child in effect.children:
-        _add_effect(branch, child)
+    return Branch(line, tuple(map(_of_effect, effect.children)))
 
 
 def _fiber_line(fiber: Fiber, session: Session, stale: Mapping[Fiber, Exception]) -> Text:
-    line = Text(one_line(fiber.name), style="bold cyan")
+    line = Text()
+    line.append(one_line(fiber.name), style="bold cyan")
     line.append(f" {fiber.state.value}", style=_STYLES.get(fiber.state, "dim"))
     parent = fiber.parent
     if fiber.ctx.tag is not None and (parent is None or fiber.ctx.tag is not parent.ctx.tag):
