@@ -25,6 +25,7 @@ import anyio
 import anyio.abc
 
 from ..errors import HarnessError
+from ..loader import as_dict
 
 __all__ = ["PresenceError", "find_present", "present"]
 
@@ -92,10 +93,9 @@ async def find_present(manifest: Path) -> dict[str, Any] | None:
         except _LOST:
             return None
     try:
-        told = json.loads(received)
+        return as_dict(json.loads(received))
     except ValueError:  # it was cut off
         return None
-    return told if isinstance(told, dict) else None
 
 
 def _socket_of(manifest: Path) -> Path | None:
