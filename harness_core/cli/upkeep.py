@@ -10,13 +10,13 @@ Contract: sections 8 and 9.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import attrs
 
 from .. import Context
-from ..errors import ManifestError
+from ..errors import ConfigError, ManifestError
 from ..loader import Loader, Manifest, Plan, ReconcileError
 from ..reload import Batch, Reloaded, Reloader, Versions
 from .roots import RowFinder, roots_of
@@ -81,11 +81,18 @@ class Upkeep:
         if not whole.faults:
             return None
         parts = await self._in_parts(batch, is_about_rows)
-        if not isinstance(parts.rows, ManifestError) and not _failed(parts.reloaded):
-            return parts
         # What old code said of new rows, and new code of old rows, explains nothing.
-        refused = ReconcileError(whole.faults)
-        return TakenUp(_succeeded(parts.reloaded), refused, as_a_whole=True)
+        told = tuple(one for one in parts.reloaded if not self._is_explained(one, whole.faults))
+        if told == parts.reloaded and not isinstance(parts.rows, ManifestError):
+            return parts
+        return TakenUp(told, ReconcileError(whole.faults), as_a_whole=True)
+
+    def _is_explained(self, report: Reloaded, faults: Mapping[str, ManifestError]) -> bool:
+        """Whether code failed for the reason for which its row does, or because of its row."""
+        faulty = {fiber.path for one, fiber in self.loader.running.items() if one in faults}
+        return report.error is not None and (
+            isinstance(report.error, ConfigError) or not faulty.isdisjoint(report.plugins)
+        )
 
     def _changed_rows(self) -> Manifest | None:
         try:

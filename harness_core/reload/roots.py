@@ -38,6 +38,8 @@ class Roots:
             return found
 
     def _resolve(self, path: str) -> str | None:
+        if path.startswith("<"):  # "<frozen importlib._bootstrap>" is no file
+            return None
         resolved = os.path.realpath(path)
         for root, prefix in zip(self.directories, self._prefixes, strict=True):
             if resolved == root:

@@ -380,3 +380,29 @@ async def test_a_prompt_that_is_broken_already_keeps_nothing_back(tmp_path: Path
         assert '"{{city}}"' in told.troubles[0].message
         running.save("a.py", writer(VARIABLE))
         assert (await running.one()).scopes["global"] == "in Rome"
+
+
+async def test_an_import_inside_a_function_that_fails_is_at_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the working directory is watched, in which no file is called `<frozen ...>`."""
+    monkeypatch.chdir(tmp_path)
+    code = {"a": writer(VARIABLE), "b": writer(SECTION)}
+    async with project(tmp_path, WRITERS, **code) as running:
+        told = await spoils(
+            running, "b.py", writer('__import__("importlib").import_module("none")')
+        )
+        assert [(one.file, one.line) for one in told.troubles] == [(str(tmp_path / "b.py"), 5)]
+
+
+async def test_code_that_fails_beside_a_faulty_row_is_told_by_its_own_reason(
+    tmp_path: Path,
+) -> None:
+    """The row is as faulty as before, and no news."""
+    code = {"a": writer(VARIABLE), "b": writer(SECTION)}
+    async with project(tmp_path, WRITERS, **code) as running:
+        told = await spoils(running, "harness.yaml", f"{WRITERS}- name: ./none.py\n")
+        assert told.plugins == ("./none.py",)
+        told = await spoils(running, "b.py", writer("raise ValueError('no luck')"))
+        assert told.plugins == ("b",)
+        assert "no luck" in told.troubles[0].message
