@@ -17,6 +17,7 @@ import anyio
 from ..errors import SwapTimeoutError
 from .completion import Completion
 from .jobs import Job
+from .lifecycle import FiberState
 
 if TYPE_CHECKING:
     from .tree import Owner, Tree
@@ -40,11 +41,18 @@ class Swap:
 
     def __init__(self, gate: Gate, owners: Iterable[Owner]) -> None:
         self._gate = gate
-        self.touched: dict[Owner, None] = dict.fromkeys(owners)
+        self.touched: dict[Owner, FiberState] = {}
+        """Whoever unloads or is mounted because of the change, with the state at that moment."""
+        for owner in owners:
+            self.touch(owner)
         self.opened = Completion()
         """Finishes when the swap no longer holds the gate."""
         self.texts: Mapping[Path, str] = {}
         """What watched files held before, for what is put back: the files may be the fault."""
+
+    def touch(self, owner: Owner) -> None:
+        """Note that `owner` is about to unload, or has been mounted, because of the change."""
+        self.touched.setdefault(owner, owner.state)
 
     async def settle(self) -> None:
         """Wait, for `SETTLE_TIMEOUT` at most, until all that was touched has settled."""
@@ -125,7 +133,7 @@ class Gate:
         """
         for swap in self.swaps:
             if _is_part(because_of, swap):
-                swap.touched[owner] = None
+                swap.touch(owner)
 
     async def wait_open(self, seconds: float = SWAP_TIMEOUT) -> None:
         """Wait until no plugin is between two versions; raise SwapTimeoutError after `seconds`.

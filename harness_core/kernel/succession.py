@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import PluginError
 from .completion import Completion
 from .fiber import Fiber
-from .gate import Swap
+from .gate import SETTLE_TIMEOUT, Swap
 from .life import Life, present_places
 from .lifecycle import FiberState
 from .services import Binding
@@ -27,7 +28,7 @@ from .services import Binding
 if TYPE_CHECKING:
     from .mount import Mount, Running
 
-__all__ = ["Show", "Succession", "failure_in"]
+__all__ = ["Show", "Succession", "failure_in", "late"]
 
 Show = Callable[[object], None]
 """Told which plugin's code runs next: that of a life that begins, or of one that ends."""
@@ -68,7 +69,7 @@ class Succession:
                 self._turns.remove(turn)
                 self.lost.append((fiber, running))
                 continue
-            error = failure_in(self.swap)
+            error = failure_in(self.swap) or late(turn.next)
             if error is not None:
                 return error
             turn.hand_over()
@@ -165,7 +166,8 @@ class _Turn:
 
     def announce(self, swap: Swap) -> None:
         """Let those who use the services that were handed over turn to the next life's."""
-        swap.touched.update(dict.fromkeys(self.users))
+        for user in self.users:
+            swap.touch(user)
         self._release_users()
         for binding in self.handed:
             binding.announce()
@@ -222,8 +224,23 @@ def _provided(fiber: Fiber) -> Iterator[Binding]:
 
 
 def failure_in(swap: Swap) -> BaseException | None:
-    """Return the error of a fiber that was touched and has failed."""
-    for owner in swap.touched:
-        if isinstance(owner, Fiber) and owner.state is FiberState.FAILED:
-            return owner.error
+    """Return why a fiber that was touched does not run: it has failed, or is not done loading."""
+    fibers = [owner for owner in swap.touched if isinstance(owner, Fiber)]
+    for fiber in fibers:
+        if fiber.state is FiberState.FAILED:
+            return fiber.error
+    for fiber in fibers:
+        error = late(fiber) if swap.touched[fiber] is FiberState.ACTIVE else None
+        if error is not None:
+            return error
     return None
+
+
+def late(fiber: Fiber) -> PluginError | None:
+    """Return what is wrong with a fiber that has settled, and is still loading."""
+    if fiber.state is not FiberState.LOADING:
+        return None
+    return PluginError(
+        f'plugin "{fiber.plugin_name}" (fiber {fiber.path}) is not done loading after '
+        f"{SETTLE_TIMEOUT:g} s: a body returns; ctx.start_soon runs what goes on"
+    )

@@ -18,11 +18,11 @@ from .completion import Completion
 from .context import Context
 from .dependence import down_with, providers_first, users_of
 from .fiber import Fiber
-from .gate import Swap
+from .gate import SETTLE_TIMEOUT, Swap
 from .lifecycle import FiberState
 from .mount import Mount, Running
 from .plugin import read_plugin
-from .succession import Show, Succession, failure_in
+from .succession import Show, Succession, failure_in, late
 
 __all__ = ["UNCHANGED", "Replacement", "beside_each_other", "swap", "try_again"]
 
@@ -125,6 +125,7 @@ class _Swap:
         """Those that are down, or will be: replaced one after the other."""
         self.before = {fiber: _mount_of(fiber).running for fiber, _ in order}
         self.failed = {fiber for fiber, _ in order if fiber.state is FiberState.FAILED}
+        self.is_going_back = False
         self.over = Completion()
         self.error: BaseException | None = None
 
@@ -161,6 +162,7 @@ class _Swap:
 
     async def _backward(self) -> None:
         """Put the old plugins back, newest first into what is down, then into the others."""
+        self.is_going_back = True
         await self._unload(self.down)
         await self.succession.abort()
         self.swap.texts = self.texts
@@ -188,7 +190,10 @@ class _Swap:
             _mount_of(fiber).put(fiber, running)
             fiber.hold = False
             self.tree.enqueue(fiber.refresh)
-            await fiber.wait_quiet()
+            with anyio.move_on_after(SETTLE_TIMEOUT):
+                await fiber.wait_quiet()
+            if late(fiber) and not self.is_going_back:
+                break
         await self.swap.settle()
         return failure_in(self.swap)
 

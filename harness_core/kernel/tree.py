@@ -22,6 +22,7 @@ from ..errors import ForeignThreadError
 from .completion import Completion
 from .gate import Gate
 from .jobs import Job, logger
+from .lifecycle import FiberState
 
 __all__ = ["Owner", "Tree", "logger"]
 
@@ -44,6 +45,11 @@ class Owner(Protocol):
     @property
     def path(self) -> str:
         """The fiber's place in the tree, for messages."""
+        ...
+
+    @property
+    def state(self) -> FiberState:
+        """Where the fiber is in its life."""
         ...
 
     async def wait_quiet(self) -> bool:

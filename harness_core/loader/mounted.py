@@ -78,15 +78,13 @@ def provided_by(plugin: object, spec: PluginSpec) -> tuple[str, ...]:
     return ()
 
 
-def failure_of(fiber: Fiber, mounted: Mapping[Fiber, MountedEntry]) -> dict[str, ManifestError]:
-    """Return why a fiber failed, by the id of the manifest's row it belongs to; else nothing."""
-    if fiber.state is not FiberState.FAILED or fiber.error is None:
-        return {}
+def failure_of(
+    fiber: Fiber, error: BaseException, mounted: Mapping[Fiber, MountedEntry]
+) -> dict[str, ManifestError]:
+    """Return why a fiber does not run, by the id of the manifest's row it belongs to, if any."""
     above: Fiber | None = fiber
     while above is not None and not (above in mounted and mounted[above].is_own):
         above = above.parent
     if above is None:
         return {}
-    return {
-        mounted[above].entry.id: fault_of(mounted.get(fiber, mounted[above]).entry, fiber.error)
-    }
+    return {mounted[above].entry.id: fault_of(mounted.get(fiber, mounted[above]).entry, error)}

@@ -23,6 +23,7 @@ from ..errors import InactiveFiberError, ManifestError
 from ..kernel.completion import SPENT
 from ..kernel.gate import Swap
 from ..kernel.mount import Running
+from ..kernel.succession import late
 from ..kernel.swap import beside_each_other, try_again
 from ..reload import Versions
 from .claim import Claim, put
@@ -223,7 +224,7 @@ class Transaction:
         for fiber in self.mounts.running.values():
             mounted = self.mounts.mounted.get(fiber)
             if fiber in self.lifted.values() or (mounted and self._is_new(mounted)):
-                swap.touched[fiber] = None
+                swap.touch(fiber)
         await swap.settle()
 
     def _is_new(self, mounted: MountedEntry) -> bool:
@@ -243,8 +244,11 @@ class Transaction:
         for owner in tuple(swap.touched):
             if not isinstance(owner, Fiber) or self._was_broken(owner):
                 continue
-            if owner in concerned or owner not in self.failed:
-                faults = {**failure_of(owner, self.mounts.mounted), **faults}
+            error = owner.error if owner.state is FiberState.FAILED else None
+            if swap.touched[owner] is FiberState.ACTIVE:
+                error = error or late(owner)
+            if error is not None and (owner in concerned or owner not in self.failed):
+                faults = {**failure_of(owner, error, self.mounts.mounted), **faults}
         return {one: faults[one] for one in self.mounts.entries if one in faults}
 
     def _unfit(self, verdict: Exception | None) -> dict[str, ManifestError]:

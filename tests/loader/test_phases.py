@@ -17,6 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from harness_core import Context, FiberState
+from harness_core.kernel import gate, succession, swap
 from harness_core.loader import Loader, ReconcileError
 from harness_core.prompt import render_prompt
 from harness_core.testing import assert_no_residue, ledger
@@ -45,6 +46,8 @@ PLUGIN = """
         async def apply(self, ctx, config):
             faults, name = ctx.faults, self.name
             await faults.reach("body", name, config.value)
+            if config.value == "for ever":
+                await anyio.sleep_forever()
             ctx.system_prompt.section(name, f"{name} {config.value}", order=5)
             ctx.provide(name, config.value)
             if name == "user":
@@ -186,6 +189,23 @@ async def test_import_and_config(tmp_path: Path, base: str, fault: str) -> None:
         assert list(error.faults) == ["more"]
         assert scene.faults.hit == []
         await scene.recovers(rows("3", base), text_of("3"))
+
+
+@plugins
+async def test_a_body_that_never_returns(
+    tmp_path: Path, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up after a while. A row that comes may take its time, as it may at the start."""
+    for module in (gate, swap, succession):
+        monkeypatch.setattr(module, "SETTLE_TIMEOUT", 0.3)
+    async with open_scene(tmp_path, rows("1", base)) as scene:
+        error = await scene.fails(rows("for ever", base))
+        assert "is not done loading after 0.3 s" in str(error.faults["base"])
+        await scene.recovers(rows("2", base), text_of("2"))
+        more = "- {id: more, name: './p.py:other', config: {value: for ever}}"
+        scene.write(rows("2", base, more=more))
+        await scene.loader.reconcile()
+        assert states(scene.loader)["more"] == "loading"
 
 
 @plugins

@@ -17,6 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from harness_core import Context, FiberState
+from harness_core.kernel import gate, succession, swap
 from harness_core.prompt import SystemPrompt, render_prompt
 from harness_core.reload import Reloaded
 from harness_core.testing import assert_no_residue, ledger
@@ -271,6 +272,29 @@ async def test_the_way_back(tmp_path: Path, overlap: bool, phase: str, kind: str
         assert world() == modules
         await scene.serves(1)
         scene.faults.planned.clear()
+        scene.tree.good(await scene.reload(3))
+        await scene.serves(3)
+
+
+@both
+@pytest.mark.parametrize("where", ["body", "user"])
+async def test_a_body_that_never_returns(
+    tmp_path: Path, overlap: bool, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up after a while, and the next save is not kept waiting for ever."""
+    async with open_scene(tmp_path, overlap) as scene:
+        for module in (gate, swap, succession):
+            monkeypatch.setattr(module, "SETTLE_TIMEOUT", 0.3)
+        if where == "body":
+            (report,) = await scene.reload(2, child="await anyio.sleep_forever()")
+        else:
+            hang = "    if ctx.base == 2:\n        await sleep_forever()\n    ctx.system_prompt"
+            text = "from anyio import sleep_forever\n" + USER.replace("    ctx.system_prompt", hang)
+            file = scene.tree.project.write("farm/user.py", text)
+            scene.tree.good(await scene.tree.reload(file))
+            (report,) = await scene.reload(2)
+        assert "is not done loading after 0.3 s" in str(report.error)
+        await scene.serves(1)
         scene.tree.good(await scene.reload(3))
         await scene.serves(3)
 
