@@ -192,8 +192,9 @@ class _Swap:
             self.tree.enqueue(fiber.refresh)
             with anyio.move_on_after(SETTLE_TIMEOUT):
                 await fiber.wait_quiet()
-            if late(fiber) and not self.is_going_back:
-                break
+            error = late(fiber)
+            if error is not None and not self.is_going_back:
+                return error
         await self.swap.settle()
         return failure_in(self.swap)
 
