@@ -146,8 +146,8 @@ def tree(config: str, fresh: bool, debug: bool, patience: float, disable: tuple[
     async def action(app: Application) -> int:
         told = None if fresh or disable else await _ask_present(app)
         if told is not None:
-            show_tree(app.output(), Branch.from_data(told["tree"]))
-            faults = [Fault(**fault) for fault in told["faults"]]
+            branch, faults = told
+            show_tree(app.output(), branch)
             print_faults(app.diagnostics(), faults, debug=debug)
             return 1 if faults else 0
         async with open_session(app) as session:
@@ -160,18 +160,25 @@ def tree(config: str, fresh: bool, debug: bool, patience: float, disable: tuple[
     run_in_frame(Settings(config, debug, patience, disable), action)
 
 
-async def _ask_present(app: Application) -> dict[str, Any] | None:
+async def _ask_present(app: Application) -> tuple[Branch, list[Fault]] | None:
     """Return what a running `harness dev` shows of the manifest, and say that it is from there."""
     console = app.diagnostics()
     try:
         told = await find_present(Path(app.settings().config))
+        if told is None:
+            return None
+        process, branch = int(told["process"]), Branch.from_data(told["tree"])
+        faults = [Fault(**fault) for fault in told["faults"]]
     except PresenceError as error:
         console.print(one_line(f"warning: {error}"), style="yellow", soft_wrap=True)
         return None
-    if told is not None:
-        said = f"as `harness dev` runs it, process {told['process']} (--fresh boots anew)"
-        console.print(said, style="dim", soft_wrap=True)
-    return told
+    except (LookupError, TypeError, ValueError) as error:
+        said = f"warning: the running `harness dev` is of another version, {error!r} in its answer"
+        console.print(one_line(said), style="yellow", soft_wrap=True)
+        return None
+    said = f"as `harness dev` runs it, process {process} (--fresh boots anew)"
+    console.print(said, style="dim", soft_wrap=True)
+    return branch, faults
 
 
 def _described(app: Application, pairs: list[Pair], only: str | None) -> Iterator[tuple[str, Any]]:

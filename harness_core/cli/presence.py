@@ -32,7 +32,8 @@ __all__ = ["PresenceError", "find_present", "present"]
 PATIENCE = 3.0
 """Seconds that one conversation may take."""
 
-_LOST = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+LIMIT = 2**24
+"""Bytes of an answer after which no more is read."""
 
 logger = logging.getLogger("harness_core")
 
@@ -45,7 +46,8 @@ class PresenceError(HarnessError, OSError):
 async def present(manifest: Path, tell: Callable[[], Mapping[str, Any]]) -> AsyncGenerator[bool]:
     """Show what `tell` returns, for the block; gives False if another process does so already.
 
-    Raises PresenceError if the directory or the socket cannot be used.
+    Raises PresenceError if the directory or the socket cannot be used, or belongs to a process that
+    does not answer.
     """
     path = _socket_of(manifest)
     if path is None or await find_present(manifest) is not None:
@@ -58,12 +60,12 @@ async def present(manifest: Path, tell: Callable[[], Mapping[str, Any]]) -> Asyn
         raise PresenceError(f"{path}: {error}") from error
 
     async def answer(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            try:
+        try:
+            async with stream:
                 with anyio.move_on_after(PATIENCE):
                     await stream.send(json.dumps(tell()).encode())
-            except _LOST as error:
-                logger.debug("somebody asked, and was gone: %r", error)
+        except Exception as error:  # whatever it is, who asks must not end who is asked
+            logger.debug("somebody asked, and was not told: %r", error)
 
     try:
         async with listener, anyio.create_task_group() as tasks:
@@ -77,25 +79,42 @@ async def present(manifest: Path, tell: Callable[[], Mapping[str, Any]]) -> Asyn
 
 
 async def find_present(manifest: Path) -> dict[str, Any] | None:
-    """Return what the process shows that runs this manifest; None if there is none, or no answer.
+    """Return what the process shows that runs this manifest; None if there is none.
 
-    Raises PresenceError if the directory cannot be trusted.
+    Raises PresenceError if the directory cannot be trusted, or the process gives no answer.
     """
     path = _socket_of(manifest)
     if path is None or not path.exists():
         return None
     received = b""
-    with anyio.move_on_after(PATIENCE):
-        try:
+    try:
+        with anyio.fail_after(PATIENCE):
             async with await anyio.connect_unix(path) as stream:
                 async for part in stream:
                     received += part
-        except _LOST:
-            return None
-    try:
-        return as_dict(json.loads(received))
-    except ValueError:  # it was cut off
+                    if len(received) > LIMIT:
+                        break  # and what is cut off cannot be read
+    except TimeoutError as error:
+        # It may be suspended, and is there all the same.
+        said = f"the `harness dev` that runs this manifest does not answer ({path})"
+        raise PresenceError(said) from error
+    except (FileNotFoundError, ConnectionRefusedError):
         return None
+    except (OSError, anyio.BrokenResourceError) as error:
+        raise PresenceError(f"{path}: {error!r}") from error
+    return _read(received, path)
+
+
+def _read(received: bytes, path: Path) -> dict[str, Any]:
+    """Return what was told."""
+    try:
+        told = as_dict(json.loads(received))
+        if told is None:
+            raise ValueError("it is not a mapping")
+    except (ValueError, RecursionError) as error:
+        said = f"what the running `harness dev` answers cannot be read ({path}): {error}"
+        raise PresenceError(said) from error
+    return told
 
 
 def _socket_of(manifest: Path) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 from rich.console import Console
-from rich.text import Text
+from rich.text import Span, Text
 from rich.tree import Tree
 
 from .. import EffectInfo, Fiber, FiberState
@@ -36,12 +36,18 @@ class Branch:
 
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {"line": self.line.markup, "below": [one.as_data() for one in self.below]}
+        return {
+            "text": self.line.plain,  # not as markup: that takes `:bug:` in a name for a picture
+            "styles": [[span.start, span.end, str(span.style)] for span in self.line.spans],
+            "below": [one.as_data() for one in self.below],
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Branch:
         """Return what `as_data` was called on."""
-        return cls(Text.from_markup(data["line"]), tuple(map(cls.from_data, data["below"])))
+        spans = [Span(int(start), int(end), str(style)) for start, end, style in data["styles"]]
+        line = Text(str(data["text"]), spans=spans)
+        return cls(line, tuple(map(cls.from_data, data["below"])))
 
 
 def show_tree(console: Console, branch: Branch) -> None:

@@ -7,8 +7,9 @@ import signal
 import socket
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -203,27 +204,117 @@ def test_who_asks_strangely_disturbs_nobody(tmp_path: Path, runtime: Path, proce
         assert running.rest(running.err) == ""
 
 
-@pytest.mark.parametrize("says", [b"", b"{", b"[]", b"\xff", None])
-@pytest.mark.asyncio
-async def test_an_answer_that_is_none(
-    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch, says: bytes | None
+ODD = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"process": 1}',
+    b'{"process": 1, "tree": {"text": "a", "styles": 5, "below": []}, "faults": []}',
+    b'{"process": 1, "tree": {"text": "a", "styles": [], "below": []}, "faults": [{"what": 1}]}',
+]
+
+
+@pytest.mark.parametrize("says", ODD, ids=range(len(ODD)))
+def test_an_answer_that_cannot_be_read_is_warned_of_and_the_manifest_booted(
+    tmp_path: Path, runtime: Path, process: Run, says: bytes
 ) -> None:
-    """Cut off, of another kind, or never given: then nobody is there."""
-    monkeypatch.setattr(presence, "PATIENCE", 0.2)
-    async with present(tmp_path / "harness.yaml", dict):
-        (path,) = sockets(runtime)
-    async with await anyio.create_unix_listener(path) as listener:
+    """It was cut off, or another version of this program gave it."""
+    project(tmp_path)
+    with answering(tmp_path, runtime, says):
+        ended = process("tree", "harness.yaml", cwd=tmp_path)
+    assert ended.code == 0
+    assert "rules active" in ended.out
+    (line,) = ended.err.splitlines()
+    assert line.startswith("warning: ")
+    assert "as `harness dev` runs it" not in line
 
-        async def answer(stream: anyio.abc.SocketStream) -> None:
-            async with stream:
-                if says is None:
-                    await anyio.sleep_forever()
-                await stream.send(says or b"")
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, answer)
-            assert await find_present(tmp_path / "harness.yaml") is None
-            tasks.cancel_scope.cancel()
+@contextmanager
+def answering(directory: Path, runtime: Path, says: bytes) -> Iterator[None]:
+    """Say this, for the block, to who asks for the tree of the manifest in a directory."""
+
+    async def find_path() -> Path:
+        async with present(directory / "harness.yaml", dict):
+            (path,) = sockets(runtime)
+            return path
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(anyio.run(find_path)))
+        listener.listen()
+        listener.settimeout(10)
+
+        def answer() -> None:
+            stream, _ = listener.accept()
+            with stream, suppress(ConnectionError):
+                stream.sendall(says)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield
+        thread.join()
+
+
+@pytest.mark.asyncio
+async def test_an_answer_without_end_is_not_kept(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "LIMIT", 1000)
+    async with present(tmp_path / "harness.yaml", lambda: {"text": "x" * 1_000_000}):
+        with pytest.raises(PresenceError, match="cannot be read"):
+            await find_present(tmp_path / "harness.yaml")
+
+
+def test_a_process_that_does_not_answer_keeps_its_place(tmp_path: Path, process: Run) -> None:
+    """It may only be suspended: what asks says so and goes its own way; then all is as before."""
+    project(tmp_path)
+    with started(tmp_path, "dev", "harness.yaml", "--json") as first:
+        ready(first)
+        first.process.send_signal(signal.SIGSTOP)
+        ended = process("tree", "harness.yaml", cwd=tmp_path)
+        assert (ended.code, "rules active" in ended.out) == (0, True)
+        assert "does not answer" in ended.err
+        with started(tmp_path, "dev", "harness.yaml", "--json") as second:
+            ready(second)
+            second.line(second.err, lambda line: "does not answer" in line)
+            first.process.send_signal(signal.SIGCONT)
+            shown = process("tree", "harness.yaml", cwd=tmp_path).err
+            assert f"process {first.process.pid} " in shown
+            assert second.stop() == 0
+        assert first.stop() == 0
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path, process: Run) -> None:
+    """Nothing in them is taken for a style or a picture."""
+    name = r"a:bug:b [red]c[/red] w\\[x"
+    project(tmp_path)
+    text = RULES.format(text="one").replace('section("rules"', f'section("{name}"')
+    save(tmp_path / "rules.py", text)
+    with started(tmp_path, "dev", "harness.yaml", "--json") as running:
+        ready(running)
+        shown = process("tree", "harness.yaml", cwd=tmp_path)
+        assert "as `harness dev` runs it" in shown.err
+        fresh = process("tree", "harness.yaml", "--fresh", cwd=tmp_path)
+        (line,) = [line for line in shown.out.splitlines() if ":bug:" in line]
+        assert line in fresh.out.splitlines()
+        assert "[red]c[/red]" in line
+        assert running.stop() == 0
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_told_disturbs_nobody(tmp_path: Path) -> None:
+    """Who asks is told nothing, and the next one is answered."""
+    answers = iter([{}, {"number": 7}])
+
+    def tell() -> dict[str, int]:
+        told = next(answers)
+        return {"number": told["number"]}
+
+    async with present(tmp_path / "harness.yaml", tell):
+        with pytest.raises(PresenceError, match="cannot be read"):
+            await find_present(tmp_path / "harness.yaml")
+        assert await find_present(tmp_path / "harness.yaml") == {"number": 7}
 
 
 @pytest.mark.asyncio
