@@ -24,10 +24,11 @@ from ..kernel.completion import SPENT
 from ..kernel.gate import Swap
 from ..kernel.mount import Running
 from ..kernel.succession import late
-from ..kernel.swap import beside_each_other, try_again
+from ..kernel.swap import try_again
 from ..reload import Versions
 from .claim import Claim, put
 from .errors import ReconcileError
+from .in_place import InPlace
 from .manifest import Manifest
 from .mounted import MountedEntry, failure_of, fault_of
 from .moving import dispose_all, mount_of, move
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from .mount import Mounts
 
 __all__ = ["Transaction"]
+
+
+def _nothing(_: object) -> None:
+    """Show nothing: all code is as it was."""
 
 
 _TOUCHED: tuple[Action, ...] = ("update", "replace", "move", "remove", "disable")
@@ -77,7 +82,7 @@ class Transaction:
             if fiber in self.failed and (owner := mounts.giver_of(fiber)) is not None
         ]
         """Rows that plugins were given, with the ids of their own, and that do not work."""
-        self.in_place: list[str] = []
+        self.in_place = InPlace(self.base, versions.show if versions is not None else _nothing)
         self.held: list[Fiber] = []
         """Fibers that are unloaded, newest first."""
         self.lifted: dict[str, Fiber] = {}
@@ -143,65 +148,32 @@ class Transaction:
         return self._faults(swap)
 
     async def _update_in_place(self) -> dict[str, ManifestError]:
-        """Update what need not go down: it takes the config itself, or its next life takes over."""
-        faults: dict[str, ManifestError] = {}
-        for one in self._without_going_down():
-            fiber, running = self.before[one].fiber, self.ready.running[one]
-            self.in_place.append(one)
-            self.old_running[fiber] = mount_of(fiber).running
-            try:
-                if not await self._change(fiber, running):
-                    self.in_place.remove(one)
-            except Exception as error:
-                faults[one] = fault_of(self.entries[one], error)
-        return faults
-
-    def _without_going_down(self) -> list[str]:
-        updated = {
+        ids = {
             self.before[one].fiber: one
             for one in self.plan.ids("update")
             if one in self.before and self.before[one].fiber.state is FiberState.ACTIVE
         }
-        accepting = {
-            fiber
-            for fiber, one in updated.items()
-            if mount_of(fiber).handlers and self._is_same_plugin(fiber, self.ready.running[one])
+        coming = {fiber: self.ready.running[one] for fiber, one in ids.items()}
+        going = [fiber for fiber in self._affected() if fiber not in ids]
+        return {
+            ids[fiber]: fault_of(self.entries[ids[fiber]], error)
+            async for fiber, error in self.in_place.change(coming, going)
         }
-        others = {
-            fiber: self.ready.running[one]
-            for fiber, one in updated.items()
-            if fiber not in accepting
-        }
-        going = [one for one in self._affected() if one not in updated]
-        beside = dict(beside_each_other(self.base, others.items(), going))
-        return [one for fiber, one in updated.items() if fiber in accepting or fiber in beside]
-
-    @staticmethod
-    def _is_same_plugin(fiber: Fiber, running: Running) -> bool:
-        return mount_of(fiber).running.plugin is running.plugin
-
-    async def _change(self, fiber: Fiber, running: Running) -> bool:
-        """Let a fiber that is up run something else; return whether that is possible."""
-        mount = mount_of(fiber)
-        if mount.handlers and self._is_same_plugin(fiber, running):
-            await fiber.update(running.raw)
-            return True
-        return await mount.succeed(fiber, running, self._show)
-
-    def _show(self, plugin: object) -> None:
-        if self.versions is not None:
-            self.versions.show(plugin)
 
     def _moved_as_they_are(self) -> set[str]:
-        stopped = set(self.plan.ids("update")) - set(self.in_place)
-        return {one for one in self.plan.ids("move") if one in self.lifted} - stopped
+        updated = {self.before[one].fiber for one in self.plan.ids("update") if one in self.before}
+        stopped = updated.difference(self.in_place.before)
+        moved = (one for one in self.plan.ids("move") if one in self.lifted)
+        return {one for one in moved if self.lifted[one] not in stopped}
 
     def _lift(self, ids: Iterable[str]) -> None:
         """Take fibers out of their groups, as they are."""
-        updated = set(self.in_place) - set(self.plan.ids("move"))
+        moved = self.plan.ids("move")
         for one in ids:
             mounted = self.before.get(one)
-            if mounted is None or mounted.fiber.is_ending or one in updated:
+            if mounted is None or mounted.fiber.is_ending:
+                continue
+            if mounted.fiber in self.in_place.before and one not in moved:
                 continue
             self.lifted[one] = mounted.fiber
             move(mounted.fiber, self.base)
@@ -289,7 +261,11 @@ class Transaction:
                 move(fiber, self.base)
         await self._hold(self.held)
         await dispose_all(new)
-        await self._update_back()
+        async for fiber, old in self.in_place.back(self.held):
+            await self._hold([fiber])
+            assert fiber.parent is not None
+            put(fiber, old, derived(fiber.parent.ctx, mounts.mounted[fiber].entry))
+            self.held.remove(fiber)
         mounts.manifest = self.old_manifest
         mounts.take_rows(self.old_rows)
         mounts.refused = dict(self.old_refused)
@@ -319,20 +295,3 @@ class Transaction:
         )
         left, mounts.claims = [claim.fiber for claim in mounts.claims.values()], {}
         await dispose_all(left)
-
-    async def _update_back(self) -> None:
-        for one in reversed(self.in_place):
-            mounted = self.before[one]
-            fiber = mounted.fiber
-            old = self.old_running[fiber]
-            if fiber.is_ending or fiber in self.held or mount_of(fiber).running is old:
-                continue
-            try:
-                is_back = await self._change(fiber, old)
-            except Exception:  # it goes back by a restart, then
-                is_back = False
-            if not is_back:
-                await self._hold([fiber])
-                assert fiber.parent is not None
-                put(fiber, old, derived(fiber.parent.ctx, mounted.entry))
-                self.held.remove(fiber)
