@@ -67,11 +67,17 @@ async def present(manifest: Path, tell: Callable[[], Mapping[str, Any]]) -> Asyn
         except Exception as error:  # whatever it is, who asks must not end who is asked
             logger.debug("somebody asked, and was not told: %r", error)
 
+    failure: Exception | None = None
     try:
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, answer)
-            yield True
+            try:
+                yield True
+            except Exception as error:  # it leaves the block as it is, and not in a group
+                failure = error
             tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
     finally:
         with suppress(OSError):
             if path.stat().st_ino == inode:

@@ -353,3 +353,12 @@ async def test_without_a_directory_of_the_user_it_is_one_beside_other_temporary_
     (runtime / f"harness-{os.getuid()}").chmod(0o750)
     with pytest.raises(PresenceError, match="belongs to this user alone"):
         await find_present(tmp_path / "harness.yaml")
+
+
+@pytest.mark.asyncio
+async def test_what_goes_wrong_meanwhile_comes_through_as_it_is(tmp_path: Path) -> None:
+    """A missing extra, for instance, is reported in its own words."""
+    with pytest.raises(ValueError, match="my own words"):
+        async with present(tmp_path / "harness.yaml", dict):
+            raise ValueError("my own words")
+    assert await find_present(tmp_path / "harness.yaml") is None
