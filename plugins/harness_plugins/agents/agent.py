@@ -19,11 +19,8 @@ from harness_core.prompt import SystemPrompt
 from harness_plugins.presets.api import Joined, PresetError, find_presets
 from harness_plugins.session.api import Session
 
-from .limits import Limits
-from .loop import run_turn, send
+from .loop import AgentEvent, Limits, Signal, TurnResult, run_turn, send
 from .opening import open_session
-from .signals import Signal
-from .turns import AgentEvent, TurnResult
 from .wanted import Setup, ToolFilter, Wanted
 
 if TYPE_CHECKING:

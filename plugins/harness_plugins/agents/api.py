@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from .agent import Agent as Agent
-from .assembling import assemble_context_for as assemble_context_for
 from .delegate import delegate_tool as delegate_tool
 from .errors import AgentError as AgentError
 from .errors import UnknownAgentError as UnknownAgentError
-from .limits import Limits as Limits
+from .loop import COMPACT as COMPACT
+from .loop import REQUEST as REQUEST
+from .loop import STEP as STEP
+from .loop import STOPPING as STOPPING
+from .loop import AgentEvent as AgentEvent
+from .loop import Compacted as Compacted
+from .loop import Compaction as Compaction
+from .loop import Limits as Limits
 from .loop import NestedTurnError as NestedTurnError
+from .loop import Replied as Replied
+from .loop import Retrying as Retrying
+from .loop import Speaker as Speaker
+from .loop import Step as Step
+from .loop import StepEnd as StepEnd
+from .loop import StepStarted as StepStarted
+from .loop import Stopping as Stopping
+from .loop import ToolEnded as ToolEnded
+from .loop import ToolStarted as ToolStarted
+from .loop import TurnEnded as TurnEnded
+from .loop import TurnReason as TurnReason
+from .loop import TurnResult as TurnResult
+from .loop import TurnStarted as TurnStarted
+from .loop import assemble_context_for as assemble_context_for
 from .loop import compact_now as compact_now
-from .loop_events import COMPACT as COMPACT
-from .loop_events import REQUEST as REQUEST
-from .loop_events import STEP as STEP
-from .loop_events import STOPPING as STOPPING
-from .loop_events import Compaction as Compaction
-from .loop_events import Step as Step
-from .loop_events import StepEnd as StepEnd
-from .loop_events import Stopping as Stopping
 from .service import Agents as Agents
-from .turns import AgentEvent as AgentEvent
-from .turns import Compacted as Compacted
-from .turns import Replied as Replied
-from .turns import Retrying as Retrying
-from .turns import StepStarted as StepStarted
-from .turns import ToolEnded as ToolEnded
-from .turns import ToolStarted as ToolStarted
-from .turns import TurnEnded as TurnEnded
-from .turns import TurnReason as TurnReason
-from .turns import TurnResult as TurnResult
-from .turns import TurnStarted as TurnStarted
 from .wanted import Setup as Setup
 from .wanted import ToolFilter as ToolFilter
 
@@ -49,6 +50,7 @@ __all__ = [
     "Replied",
     "Retrying",
     "Setup",
+    "Speaker",
     "Step",
     "StepEnd",
     "StepStarted",

@@ -15,7 +15,7 @@ from .delegate import offer_delegate
 from .errors import AgentError
 from .furnish import RESERVED, read_filter
 from .late_filter import LateFilter
-from .limits import Limits
+from .loop import Limits
 from .registry import MAX_DEPTH, Registry
 from .wanted import Wanted
 

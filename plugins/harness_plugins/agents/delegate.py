@@ -14,7 +14,7 @@ from harness_plugins.tools.api import Tool, ToolCall, ToolError, Tools, function
 
 from .agent import Agent
 from .errors import AgentError
-from .turns import TurnResult
+from .loop import TurnResult
 
 __all__ = ["delegate_tool", "offer_delegate"]
 

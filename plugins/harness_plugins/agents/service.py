@@ -10,7 +10,7 @@ from harness_plugins.session.api import Session
 
 from .agent import Agent
 from .declared import AgentsConfig, declare
-from .limits import Limits
+from .loop import Limits
 from .registry import Registry
 from .wanted import Setup, ToolFilter, Wanted
 

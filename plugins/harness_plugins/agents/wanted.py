@@ -11,7 +11,7 @@ import attrs
 from harness_plugins.session.api import Session
 
 from .errors import AgentError
-from .limits import Limits
+from .loop import Limits
 
 if TYPE_CHECKING:
     from .agent import Agent

@@ -8,9 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import ToolEnded, ToolStarted
-from harness_plugins.agents.calls import read_arguments
-from harness_plugins.agents.loop import Limits, send
-from harness_plugins.agents.loop_events import COMPACT
+from harness_plugins.agents.loop import COMPACT, Limits, send
+from harness_plugins.agents.loop.tool_calls import read_arguments
 from harness_plugins.llm.api import Message, Reply, ToolRequest, Usage
 from harness_plugins.tools.api import PRE_EXECUTE, ToolCall, ToolDecision
 

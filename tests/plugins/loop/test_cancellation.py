@@ -18,9 +18,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import AgentEvent, ToolStarted, TurnEnded, TurnStarted
-from harness_plugins.agents.loop import Limits, run_turn, send
-from harness_plugins.agents.loop_events import REQUEST, STEP, STOPPING
-from harness_plugins.agents.running import Line, Mark
+from harness_plugins.agents.loop import REQUEST, STEP, STOPPING, Limits, run_turn, send
+from harness_plugins.agents.loop.lines import Line, Mark
 
 from harness_core.testing import assert_no_residue
 

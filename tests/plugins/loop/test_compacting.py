@@ -7,9 +7,8 @@ from typing import Any
 import anyio
 import pytest
 from harness_plugins.agents.api import Compacted
-from harness_plugins.agents.compacting import transcript
-from harness_plugins.agents.loop import Limits, compact_now, send
-from harness_plugins.agents.loop_events import COMPACT, Compaction
+from harness_plugins.agents.loop import COMPACT, Compaction, Limits, compact_now, send
+from harness_plugins.agents.loop.compaction import transcript
 from harness_plugins.llm.api import Message, ToolRequest, Usage
 
 from harness_core.errors import HarnessError, InactiveFiberError

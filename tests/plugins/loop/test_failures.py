@@ -10,8 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import TurnStarted
-from harness_plugins.agents.loop import Limits, compact_now, send
-from harness_plugins.agents.loop_events import REQUEST, STEP, STOPPING
+from harness_plugins.agents.loop import REQUEST, STEP, STOPPING, Limits, compact_now, send
 from harness_plugins.llm.api import ModelRequest
 from harness_plugins.session.api import LogEvent
 from harness_plugins.tools.api import EXECUTE, POST_EXECUTE, PRE_EXECUTE, RESULT

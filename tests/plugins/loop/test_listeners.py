@@ -6,9 +6,17 @@ from typing import Any
 
 import attrs
 import pytest
-from harness_plugins.agents.loop import Limits, send
-from harness_plugins.agents.loop_events import REQUEST, STEP, STOPPING, Step, StepEnd, Stopping
-from harness_plugins.agents.turns import TurnResult
+from harness_plugins.agents.loop import (
+    REQUEST,
+    STEP,
+    STOPPING,
+    Limits,
+    Step,
+    StepEnd,
+    Stopping,
+    TurnResult,
+    send,
+)
 from harness_plugins.llm.api import Message, ModelRequest, Reply
 
 from .tree import check_conversation, failure, tool, tree, wants

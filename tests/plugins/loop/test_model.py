@@ -9,8 +9,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from harness_plugins.agents.api import Retrying
-from harness_plugins.agents.asking import pause_before
 from harness_plugins.agents.loop import Limits, send
+from harness_plugins.agents.loop.model_calls import pause_before
 from harness_plugins.llm.api import Message, ModelError, Reply, ToolRequest
 
 from .tree import Model, check_conversation, ending, events_of, failure, kinds, tool, tree, wants

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness_plugins.agents.api import StepStarted
 from harness_plugins.agents.loop import send
-from harness_plugins.agents.steps import stable_part
+from harness_plugins.agents.loop.stable import stable_part
 
 from harness_core.prompt import render_prompt
 

@@ -7,7 +7,7 @@ it. What fails in a step is a value, not an exception: listeners around it see `
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -16,11 +16,9 @@ from harness_core.errors import PluginError
 from harness_plugins.llm.api import Message, ModelRequest, Reply
 from harness_plugins.tools.api import ToolResult
 
+from .records import TurnReason, TurnResult
+from .speaker import Speaker
 from .strays import no_strays
-from .turns import TurnReason, TurnResult
-
-if TYPE_CHECKING:
-    from .agent import Agent
 
 __all__ = [
     "COMPACT",
@@ -41,7 +39,7 @@ R = TypeVar("R")
 class Step:
     """One step of a turn, counted from 1: an assembly, a request, a reply, the tools it wants."""
 
-    agent: Agent
+    agent: Speaker
     number: int
     session: str
 
@@ -64,7 +62,7 @@ class StepEnd:
 class Stopping:
     """A turn is about to end, as `result` says. With a `message` it goes on instead."""
 
-    agent: Agent = attrs.field(eq=False)
+    agent: Speaker = attrs.field(eq=False)
     result: TurnResult
     message: str = ""
 
@@ -73,7 +71,7 @@ class Stopping:
 class Compaction:
     """A part of an agent's history that is to be replaced by a summary."""
 
-    agent: Agent = attrs.field(eq=False)
+    agent: Speaker = attrs.field(eq=False)
     messages: tuple[Message, ...]
 
 
@@ -118,7 +116,7 @@ class _Expecting:
 
 
 async def run_waterfall(
-    agent: Agent,
+    agent: Speaker,
     event: Event[..., R],
     args: tuple[Any, ...],
     inner: Callable[[], Any],

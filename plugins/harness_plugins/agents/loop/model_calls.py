@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 
@@ -22,16 +22,14 @@ from harness_plugins.llm.api import (
 )
 
 from .limits import Limits
+from .records import AgentEvent, Retrying
+from .speaker import Speaker
 from .strays import no_strays
-from .turns import AgentEvent, Retrying
-
-if TYPE_CHECKING:
-    from .agent import Agent
 
 __all__ = ["adapter_of", "ask", "pause_before"]
 
 
-async def adapter_of(agent: Agent) -> ModelAdapter:
+async def adapter_of(agent: Speaker) -> ModelAdapter:
     """Return the adapter that an agent's requests go to now; wait if one is being reloaded.
 
     Raises ModelError, and SwapTimeoutError.
@@ -43,7 +41,7 @@ async def adapter_of(agent: Agent) -> ModelAdapter:
 
 
 async def ask(
-    agent: Agent,
+    agent: Speaker,
     request: ModelRequest,
     limits: Limits,
     emit: Callable[[AgentEvent], None],

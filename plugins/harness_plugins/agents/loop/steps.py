@@ -1,4 +1,4 @@
-"""Stepping: one step after the other, until the model has ended or a limit is reached."""
+"""The steps of a turn, one after the other, until the model has ended or a limit is reached."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from anyio.lowlevel import checkpoint
 
 from harness_plugins.llm.api import Message
 
-from .compacting import compact_if_due
+from .compaction import compact_if_due
 from .course import Course
-from .loop_events import STOPPING, StepEnd, Stopping, run_waterfall
-from .steps import run_step
-from .turns import TurnReason
-from .written import NOT_RUN, answer_of, is_pending, message_of, unfinished
+from .drafts import NOT_RUN, answer_of, is_pending, message_of, unfinished
+from .events import STOPPING, StepEnd, Stopping, run_waterfall
+from .records import TurnReason
+from .step import run_step
 
 __all__ = ["make_steps"]
 

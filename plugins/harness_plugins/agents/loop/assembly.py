@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness_core.prompt import AssembleContext
 from harness_plugins.session.api import History
 
-if TYPE_CHECKING:
-    from .agent import Agent
+from .speaker import Speaker
 
 __all__ = ["assemble_context_for"]
 
 
 def assemble_context_for(
-    agent: Agent, signal: Any = None, *, history: History | None = None
+    agent: Speaker, signal: Any = None, *, history: History | None = None
 ) -> AssembleContext:
     """Return what one assembly for an agent is for: `scope` and `agent` are set together.
 

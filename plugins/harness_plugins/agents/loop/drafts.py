@@ -10,7 +10,7 @@ from harness_plugins.llm.api import Message, ToolRequest, as_data
 from harness_plugins.session.api import Draft, History
 from harness_plugins.tools.api import ToolResult
 
-from .turns import TurnResult
+from .records import TurnResult
 
 __all__ = [
     "CANCELLED",

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import anyio
 
 from harness_plugins.llm.api import ToolRequest
 from harness_plugins.tools.api import ToolResult, Tools
 
-from .turns import ToolEnded, ToolStarted
-from .written import answer_of, words_of
-
-if TYPE_CHECKING:
-    from .course import Course
+from .course import Course
+from .drafts import answer_of, words_of
+from .records import ToolEnded, ToolStarted
 
 __all__ = ["Calls", "read_arguments"]
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from harness_plugins.llm.api import Message, ModelRequest, Usage
 from harness_plugins.session.api import History, LogEvent, Session, compact, plan_compaction
 
-from .asking import adapter_of, ask
 from .course import Course
+from .events import COMPACT, Compaction, run_waterfall
 from .limits import Limits
-from .loop_events import COMPACT, Compaction, run_waterfall
-from .turns import AgentEvent, Compacted
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from .model_calls import adapter_of, ask
+from .records import AgentEvent, Compacted
+from .speaker import Speaker
 
 __all__ = ["compact_history", "compact_if_due", "is_due"]
 
@@ -82,7 +80,7 @@ def _input_tokens(reply: LogEvent) -> int | None:
 
 
 async def compact_history(
-    agent: Agent,
+    agent: Speaker,
     session: Session,
     limits: Limits,
     emit: Callable[[AgentEvent], None],

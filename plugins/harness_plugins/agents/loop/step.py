@@ -14,16 +14,17 @@ from harness_core.prompt import PromptAssembly, SystemPrompt, render_prompt
 from harness_plugins.llm.api import Message, ModelError, ModelRequest, Reply, ToolRequest
 from harness_plugins.session.api import Draft, History, snapshot_of
 
-from .asking import adapter_of, ask
-from .assembling import assemble_context_for
-from .calls import Calls
+from .assembly import assemble_context_for
 from .course import Course
-from .loop_events import REQUEST, STEP, Step, StepEnd, run_waterfall
+from .drafts import message_of
+from .events import REQUEST, STEP, Step, StepEnd, run_waterfall
+from .model_calls import adapter_of, ask
+from .records import Replied, StepStarted, TurnReason
+from .stable import stable_characters
 from .strays import no_strays
-from .turns import Replied, StepStarted, TurnReason
-from .written import message_of
+from .tool_calls import Calls
 
-__all__ = ["run_step", "stable_part", "with_unique_ids"]
+__all__ = ["run_step", "with_unique_ids"]
 
 _REASONS: dict[str, TurnReason] = {"length": "length", "refused": "refused"}
 
@@ -79,14 +80,13 @@ class _StepRun:
                     assemble_context_for(agent, course.scope, history=course.before)
                 )
             system = render_prompt(assembly)
-            sections = _sections(assembly)
             snapshot = snapshot_of(assembly, course.session.history)
+            stable = stable_characters(agent, assembly)
         except Exception as error:
             if isinstance(error, AssemblyCancelled):
                 await checkpoint()  # raises, because the signal is the scope of the turn
             raise _Stop("assembly-failed", error) from None
-        before, course.line.sections = course.line.sections, sections
-        return assembly, system, stable_part(before, sections), snapshot
+        return assembly, system, stable, snapshot
 
     async def _write(self, draft: Draft) -> None:
         try:
@@ -152,31 +152,6 @@ class _StepRun:
         if calls.error is not None:
             return StepEnd("history-failed", reply, results, calls.error)
         return StepEnd(None, reply, results)
-
-
-def _sections(assembly: PromptAssembly) -> tuple[str, ...]:
-    """Return the rendered texts of the sections, without the empty ones."""
-    rendered = (
-        render_prompt(PromptAssembly([section], variables=assembly.variables))
-        for section in assembly.sections
-    )
-    return tuple(text for text in rendered if text)
-
-
-def stable_part(before: tuple[str, ...] | None, now: tuple[str, ...]) -> int | None:
-    """Return how many leading characters of a system text the last one had too.
-
-    Only whole sections count. None if they are all the same, or if there was no last one: then
-    there is no reason to expect a change.
-    """
-    if before is None or before == now:
-        return None
-    shared = 0
-    for old, new in zip(before, now, strict=False):
-        if old != new:
-            break
-        shared += 1
-    return len("\n\n".join(now[:shared]))
 
 
 def with_unique_ids(message: Message, history: History) -> Message:

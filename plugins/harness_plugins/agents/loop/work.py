@@ -7,11 +7,8 @@ session have one turn at a time between them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -19,92 +16,22 @@ from harness_core import Effect
 from harness_core.errors import HarnessError
 from harness_plugins.session.api import Session
 
-if TYPE_CHECKING:
-    from .agent import Agent
+from .lines import Line, Mark, line_of
+from .speaker import Speaker
 
-__all__ = ["Line", "Mark", "NestedTurnError", "Work", "line_of"]
+__all__ = ["NestedTurnError", "Work"]
 
 
 class NestedTurnError(HarnessError, RuntimeError):
     """Code that a turn waits for asks for another turn of the same agent, or of one that waits."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Speaker) -> None:
         self.agent = agent.name
         super().__init__(
             f'agent "{agent.name}" is in a turn that waits for this code, or shares a session with '
             "an agent that is. There is one turn at a time: this would wait for ever. Let the code "
             "return first, or ask another agent"
         )
-
-
-class Mark:
-    """Stands for a work: marks all code that runs inside of it."""
-
-    __slots__ = ("waits",)
-
-    def __init__(self) -> None:
-        self.waits: list[Line] = []
-        """The lines in which its code waits."""
-
-
-class Line:
-    """Whose turn it is with an agent or a session, and who waits."""
-
-    def __init__(self) -> None:
-        self.sections: tuple[str, ...] | None = None
-        """The texts of the system prompt of an agent's last step; None before the first."""
-        self.holder: Mark | None = None
-        self._waiting: deque[tuple[Mark, anyio.Event]] = deque()
-
-    async def take(self, mark: Mark) -> None:
-        """Wait until it is the turn of `mark`. Not bound to a task, unlike a lock."""
-        if self.holder is None:
-            self.holder = mark
-            return
-        called = anyio.Event()
-        place = (mark, called)
-        self._waiting.append(place)
-        try:
-            await called.wait()
-        except BaseException:
-            if called.is_set():  # it was our turn already: the next one must not wait for ever
-                self.hand_on()
-            else:
-                self._waiting.remove(place)
-            raise
-
-    def hand_on(self) -> None:
-        """Give the turn to whoever waits longest."""
-        if self._waiting:
-            self.holder, called = self._waiting.popleft()
-            called.set()
-        else:
-            self.holder = None
-
-    def is_behind(self, marks: tuple[Mark, ...]) -> bool:
-        """Whether it is held by one of `marks`, or by what waits for one of them."""
-        seen: set[Line] = set()
-        lines = [self]
-        while lines:
-            line = lines.pop()
-            if line in seen or line.holder is None:
-                continue
-            if line.holder in marks:
-                return True
-            seen.add(line)
-            lines += line.holder.waits
-        return False
-
-
-_lines: WeakKeyDictionary[Agent | Session, Line] = WeakKeyDictionary()
-
-
-def line_of(one: Agent | Session) -> Line:
-    """Return the line of an agent or a session; it goes with that."""
-    line = _lines.get(one)
-    if line is None:
-        line = _lines[one] = Line()
-    return line
 
 
 _inside: ContextVar[tuple[Mark, ...]] = ContextVar("harness_agents_inside", default=())
@@ -117,10 +44,9 @@ class Work:
     """
 
     def __init__(
-        self, agent: Agent, main: Callable[[], Awaitable[None]], settle: Callable[[], None]
+        self, agent: Speaker, main: Callable[[], Awaitable[None]], settle: Callable[[], None]
     ) -> None:
         self.agent = agent
-        self.line = line_of(agent)
         self.is_over = False
         self._main = main
         self._settle = settle
@@ -135,7 +61,7 @@ class Work:
         Raises what `prepare` raises, NestedTurnError, and InactiveFiberError if the agent is gone.
         """
         try:
-            await self._take(self.line)
+            await self._take(line_of(self.agent))
             self.agent.ctx.fiber.check_open()
             await self._take(line_of(await prepare()))
             # After all that `prepare` has registered, so that it is torn down before.
