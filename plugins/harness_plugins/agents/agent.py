@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
-from harness_core import Context, Effect, Fiber, FiberState, Scope, ScopeBinding, bind_scope_parent
+from harness_core import Context, Effect, Fiber, FiberState, create_scope
 from harness_core.errors import InactiveFiberError
-from harness_core.prompt import SystemPrompt
-from harness_plugins.presets.api import Joined, PresetError, find_presets
 from harness_plugins.session.api import Session
 
+from .books import Books
+from .link import Link
 from .loop import AgentEvent, Limits, Signal, TurnResult, run_turn, send
-from .opening import open_session
+from .own_session import OwnSession
 from .wanted import Setup, ToolFilter, Wanted
-
-if TYPE_CHECKING:
-    from .registry import Registry
 
 __all__ = ["Agent"]
 
@@ -38,53 +34,41 @@ class Agent:
 
     __slots__ = (
         "__weakref__",
-        "_binding",
-        "_is_checked",
-        "_moving",
-        "_opening",
+        "_link",
+        "_session",
         "_tie",
+        "books",
         "cwd",
         "inside",
-        "joined",
         "limits",
         "model",
         "name",
         "parent",
         "provider",
-        "registry",
         "scope",
-        "session",
         "source",
-        "wanted_session",
     )
 
-    scope: Scope
-    """The agent's scope; its key is the agent."""
-
-    def __init__(self, wanted: Wanted, registry: Registry, source: Context) -> None:
-        parent = wanted.parent
+    def __init__(
+        self, wanted: Wanted, parent: Agent | None, books: Books[Agent], source: Context
+    ) -> None:
         self.name = wanted.name
-        self.parent = parent
+        self.parent: Agent | None = None
         """The agent within whose lifetime this one lies, or None."""
         self.source = source
         """The context of whoever created it, or of whoever created its outermost parent."""
-        self.registry = registry
+        self.books = books
         self.model: str | None = _own(wanted.model, parent.model if parent else None)
         self.provider: str | None = _own(wanted.provider, parent.provider if parent else None)
         self.cwd: str | None = _own(wanted.cwd, parent.cwd if parent else None)
         self.limits: Limits | None = wanted.limits or (parent.limits if parent else None)
-        self.session: Session | None = None
-        """The conversation, once it has been opened."""
-        self.wanted_session = wanted.session
-        self.joined: Joined | None = None
-        """The generation of its preset that it has joined."""
         self.inside: dict[Agent, None] = {}
         """The sub-agents, those among them that are not complete yet."""
-        self._binding: ScopeBinding | None = None
-        self._is_checked = False
         self._tie: Effect | None = None
-        self._moving: anyio.Lock | None = None
-        self._opening: anyio.Lock | None = None
+        self._link = Link(self)
+        self._session = OwnSession(wanted.name, wanted.session)
+        self.scope = create_scope(source, self)
+        """The agent's scope; its key is the agent."""
 
     # Facts
 
@@ -109,7 +93,8 @@ class Agent:
     @property
     def preset(self) -> str | None:
         """The name of its own preset. A sub-agent without one sees its parent's."""
-        return self.joined.preset if self.joined is not None else None
+        joined = self._link.joined
+        return joined.preset if joined is not None else None
 
     @property
     def depth(self) -> int:
@@ -124,7 +109,7 @@ class Agent:
     @property
     def children(self) -> tuple[Agent, ...]:
         """The live sub-agents, oldest first."""
-        return tuple(one for one in self.inside if self.registry.get(one.name) is one)
+        return tuple(one for one in self.inside if self.books.get(one.name) is one)
 
     # Its life
 
@@ -147,8 +132,8 @@ class Agent:
         limits: Limits | None = None,
     ) -> Agent:
         """Create a sub-agent, whose lifetime lies within this one's. See `Agents.create`."""
-        wanted = Wanted(name, self, preset, model, provider, cwd, persona, tools, session, limits)
-        return await self.registry.create(self.source, wanted, setup)
+        wanted = Wanted(name, preset, model, provider, cwd, persona, tools, session, limits)
+        return await self.books.create(self.source, wanted, self, setup)
 
     async def switch_preset(self, preset: str | None) -> None:
         """Join another preset, or none; all or nothing.
@@ -158,22 +143,7 @@ class Agent:
         UnknownPresetError, what its mounting raises, and InactiveFiberError if the agent goes
         meanwhile.
         """
-        async with self.moving():
-            before = self.joined
-            after = None
-            if preset is not None:
-                after = await find_presets(self.ctx).join(preset)
-            try:
-                self.check_live()
-                if after is not None and not self._is_checked:
-                    self.ctx[SystemPrompt].tools(self.check_preset)
-                    self._is_checked = True
-            except BaseException:
-                await _left(after)
-                raise
-            self.joined = after
-            self.link()
-            await _left(before)
+        await self._link.switch(self.ctx, preset, self.check_live)
 
     async def reparent(self, parent: Agent | str | None) -> None:
         """Move below another agent, sub-agents and all, or below none; all or nothing.
@@ -183,25 +153,13 @@ class Agent:
         the two is going.
         """
         await anyio.lowlevel.checkpoint()  # before the move: one that is made is not cancelled
-        above = self.registry.resolve(parent)
+        above = self.books.resolve(parent)
         self.check_live()
         if above is not self.parent:
-            self.registry.check_place(self.name, above, self)
+            self.books.check_place(self.name, above, self)
             self.move_below(above)
 
     # For the modules beside this one
-
-    def moving(self) -> anyio.Lock:
-        """Held while it moves from one preset to another."""
-        if self._moving is None:
-            self._moving = anyio.Lock()
-        return self._moving
-
-    def opening(self) -> anyio.Lock:
-        """Held while its session is opened."""
-        if self._opening is None:
-            self._opening = anyio.Lock()
-        return self._opening
 
     def check_live(self) -> None:
         """Raise InactiveFiberError if the agent is going, or has gone."""
@@ -211,15 +169,15 @@ class Agent:
     def move_below(self, above: Agent | None) -> None:
         """Give the agent this parent: who it goes with, and what it sees."""
         before, tie = self.parent, self._tie
+        self._tie = above.hold(self) if above is not None else None
         try:
-            self._tie = above.hold(self) if above is not None else None
-            self.parent = above
-            self.link()
+            self._link.see(above)
         except BaseException:
-            if self._tie is not None and self._tie is not tie:
+            if self._tie is not None:
                 self._tie.forget()
-            self.parent, self._tie = before, tie
+            self._tie = tie
             raise
+        self.parent = above
         if tie is not None:
             tie.forget()
         if before is not None and before is not above:
@@ -239,29 +197,21 @@ class Agent:
         if self.parent is not None:
             self.parent.inside.pop(self, None)
 
-    def link(self) -> None:
-        """See what this agent is to see beyond its own scope."""
-        above = self.joined.key if self.joined is not None else self.parent
-        if self._binding is not None:
-            self._binding.rebind(above)
-        elif above is not None:
-            self._binding = bind_scope_parent(self, above)
-
-    def check_preset(self) -> tuple[()]:
-        """Raise PresetError if what the agent sees of its preset is not there; else do nothing.
-
-        It stands among the providers of tools, since these are asked at once when an assembly
-        begins: one that is under way goes on as it began.
-        """
-        joined = self.joined
-        if joined is not None and not joined.generation.is_mounted:
-            raise PresetError(
-                f'agent "{self.name}" has joined the preset "{joined.preset}", and the plugin '
-                "presets is gone: mount it again, or switch the agent to no preset"
-            )
-        return ()
-
     # The conversation
+
+    @property
+    def session(self) -> Session | None:
+        """The conversation, once it has been opened."""
+        return self._session.current
+
+    @property
+    def wanted_session(self) -> Session | str | None:
+        """The session that it opens at first use, or its id; None: a new one. It can be set."""
+        return self._session.wanted
+
+    @wanted_session.setter
+    def wanted_session(self, session: Session | str | None) -> None:
+        self._session.wanted = session
 
     async def open_session(self) -> Session:
         """Return the agent's session, and open it if it is not open yet.
@@ -270,7 +220,7 @@ class Agent:
         or a new one. Without the plugin it lasts as long as the agent. It is closed with the
         agent, unless it was given to it open. Raises SessionError and SessionBusyError.
         """
-        return await open_session(self)
+        return await self._session.open(self.ctx, self.check_live)
 
     async def send(self, text: str, *, signal: Signal | None = None) -> TurnResult:
         """Run one turn and return how it ended; nothing that goes wrong in it is raised."""
@@ -285,14 +235,6 @@ class Agent:
 
     def __repr__(self) -> str:
         return f'Agent("{self.name}")'
-
-
-async def _left(joined: Joined | None) -> None:
-    """Leave a generation and wait for its end: the agent has moved, and cannot move back."""
-    if joined is not None:
-        gone = joined.leave()
-        with anyio.CancelScope(shield=True):
-            await gone
 
 
 def _own(given: str | Path | None, inherited: str | None) -> str | None:

@@ -79,17 +79,19 @@ def declare(ctx: Context, registry: Registry, config: AgentsConfig) -> None:
 
 
 def _add(ctx: Context, registry: Registry, name: str, settings: AgentConfig) -> None:
-    _fill(registry.add(ctx, _wanted(registry, name, settings)), settings)
+    _fill(registry.add(ctx, _wanted(name, settings), registry.resolve(settings.parent)), settings)
 
 
 async def _create(ctx: Context, registry: Registry, name: str, settings: AgentConfig) -> None:
-    _fill(await registry.create(ctx, _wanted(registry, name, settings)), settings)
+    _fill(
+        await registry.create(ctx, _wanted(name, settings), registry.resolve(settings.parent)),
+        settings,
+    )
 
 
-def _wanted(registry: Registry, name: str, settings: AgentConfig) -> Wanted:
+def _wanted(name: str, settings: AgentConfig) -> Wanted:
     return Wanted(
         name,
-        registry.resolve(settings.parent),
         settings.preset,
         settings.model,
         settings.provider,

@@ -67,7 +67,7 @@ def _caller(call: ToolCall) -> Agent:
 
 def _name_below(agent: Agent) -> str:
     number = 1
-    while f"{agent.name}/{number}" in agent.registry.taken:
+    while f"{agent.name}/{number}" in agent.books.taken:
         number += 1
     return f"{agent.name}/{number}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from harness_core import Context
 from harness_core.errors import InvalidNameError, closest
@@ -11,11 +11,9 @@ from harness_core.prompt import SystemPrompt
 from harness_plugins.persona.api import set_persona
 from harness_plugins.tools.api import Tools
 
+from .agent import Agent
 from .errors import AgentError
-
-if TYPE_CHECKING:
-    from .agent import Agent
-    from .wanted import Wanted
+from .wanted import Wanted
 
 __all__ = ["check_name", "furnish", "read_filter"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import anyio
 
-from harness_core import Context, create_scope
+from harness_core import Context
 
 from .agent import Agent
 from .errors import AgentError, UnknownAgentError
@@ -61,7 +61,7 @@ class Registry:
             return None
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise AgentError(f"{agent!r} is no agent: name one, or give the agent itself")
-        if agent.registry is not self:
+        if agent.books is not self:
             raise AgentError(f'agent "{agent}" is of another tree')
         return agent
 
@@ -73,7 +73,7 @@ class Registry:
 
     # Checking
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: Wanted, parent: Agent | None) -> None:
         """Raise AgentError, or InactiveFiberError, if there cannot be such an agent."""
         check_name(wanted.name)
         holder = self.taken.get(wanted.name)
@@ -83,7 +83,7 @@ class Registry:
                 "it first, or choose another name"
             )
         wanted.check()
-        self.check_place(wanted.name, wanted.parent)
+        self.check_place(wanted.name, parent)
 
     def check_place(self, name: str, above: Agent | None, agent: Agent | None = None) -> None:
         """Raise an error if an agent, or a new one, cannot stand below `above`."""
@@ -104,11 +104,13 @@ class Registry:
 
     # Adding
 
-    async def create(self, source: Context, wanted: Wanted, setup: Setup | None = None) -> Agent:
+    async def create(
+        self, source: Context, wanted: Wanted, parent: Agent | None, setup: Setup | None = None
+    ) -> Agent:
         """Create an agent on behalf of `source`; see `Agents.create`."""
         if setup is not None and not callable(setup):  # pyright: ignore[reportUnnecessaryComparison]
             raise AgentError(f"setup is called with the agent's context, got {setup!r}")
-        agent = self.begin(source, wanted)
+        agent = self.begin(source, wanted, parent)
         try:
             if wanted.preset is not None:
                 await agent.switch_preset(wanted.preset)
@@ -123,9 +125,9 @@ class Registry:
             raise
         return agent
 
-    def add(self, source: Context, wanted: Wanted) -> Agent:
+    def add(self, source: Context, wanted: Wanted, parent: Agent | None) -> Agent:
         """Create an agent that needs nobody to wait for: one without preset and setup."""
-        agent = self.begin(source, wanted)
+        agent = self.begin(source, wanted, parent)
         try:
             furnish(agent, wanted)
             self.publish(agent)
@@ -134,15 +136,14 @@ class Registry:
             raise
         return agent
 
-    def begin(self, source: Context, wanted: Wanted) -> Agent:
+    def begin(self, source: Context, wanted: Wanted, parent: Agent | None) -> Agent:
         """Mint an agent that has nothing yet and that nobody sees."""
-        self.check(wanted)
-        agent = Agent(wanted, self, source)
-        agent.scope = create_scope(source, agent)
+        self.check(wanted, parent)
+        agent = Agent(wanted, parent, self, source)
         try:
             agent.ctx.effect(lambda: lambda: self._end(agent), label=f'agent "{agent.name}"')
             self.taken[agent.name] = agent
-            agent.move_below(wanted.parent)
+            agent.move_below(parent)
         except BaseException:
             agent.dispose()
             raise

@@ -70,8 +70,8 @@ class Agents(Service, key="agents"):
         what the preset's plugins, the persona or `setup` raise.
         """
         above = self.registry.resolve(parent)
-        wanted = Wanted(name, above, preset, model, provider, cwd, persona, tools, session, limits)
-        return await self.registry.create(self.ctx, wanted, setup)
+        wanted = Wanted(name, preset, model, provider, cwd, persona, tools, session, limits)
+        return await self.registry.create(self.ctx, wanted, above, setup)
 
     def __getitem__(self, name: str) -> Agent:
         return self.registry.find(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -12,9 +12,6 @@ from harness_plugins.session.api import Session
 
 from .errors import AgentError
 from .loop import Limits
-
-if TYPE_CHECKING:
-    from .agent import Agent
 
 __all__ = ["Setup", "ToolFilter", "Wanted"]
 
@@ -30,7 +27,6 @@ class Wanted:
     """What an agent is to be."""
 
     name: str
-    parent: Agent | None = None
     preset: str | None = None
     model: str | None = None
     provider: str | None = None
