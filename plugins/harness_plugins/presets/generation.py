@@ -9,8 +9,7 @@ who have joined keep what they have, and their links hold.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 
@@ -20,9 +19,6 @@ from harness_plugins.persona.api import set_persona
 
 from .composition import Composition
 from .errors import PresetError
-
-if TYPE_CHECKING:
-    from .generations import Generations
 
 __all__ = ["Generation", "Joined", "PresetKey"]
 
@@ -53,14 +49,19 @@ class Generation:
     scope: Scope
 
     def __init__(
-        self, preset: str, number: int, composition: Composition, among: Generations
+        self,
+        preset: str,
+        number: int,
+        composition: Composition,
+        forget: Callable[[Generation], None],
     ) -> None:
         self.preset = preset
         self.number = number
         self.composition = composition
         self.key = PresetKey(f"preset {preset}" + (f" ({number})" if number > 1 else ""))
         self.users = 0
-        self._among = among
+        self._forget = forget
+        """Called when the last user leaves."""
 
     def mount(self, ctx: Context) -> None:
         """Mount the composition below the service's own context; nothing is left if it raises."""
@@ -115,7 +116,7 @@ class Generation:
         self.users -= 1
         if self.users > 0:
             return None
-        self._among.remove(self)
+        self._forget(self)
         return self.scope.dispose()
 
     def __repr__(self) -> str:

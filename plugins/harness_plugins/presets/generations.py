@@ -36,7 +36,7 @@ class Generations:
     def start(self, ctx: Context, preset: str, composition: Composition) -> Generation:
         """Mount a new generation, which somebody is about to join."""
         number = self._numbers[preset] = self._numbers.get(preset, 0) + 1
-        generation = Generation(preset, number, composition, self)
+        generation = Generation(preset, number, composition, self.remove)
         generation.mount(ctx)
         self.in_use.append(generation)
         return generation

@@ -20,7 +20,8 @@ import attrs
 from ..calls import Calls
 from ..errors import ModelError
 from ..stream import ModelEvent, ModelRequest, Reply
-from .faults import Fault, fault_of, refused_request
+from .fault import Fault
+from .faults import fault_of, refused_request
 from .keys import Key, KeySource, key_source
 from .settings import RemoteConfig, reserved_options
 from .unicode import carried_data, carried_event

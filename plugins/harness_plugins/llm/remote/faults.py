@@ -6,15 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-import attrs
-
 from ..errors import ModelError, ModelErrorKind
+from .fault import Fault
 from .headers import count_of, retry_after
-from .keys import Key
 
-__all__ = ["Fault", "describe_error_body", "fault_of", "refused_request"]
+__all__ = ["describe_error_body", "fault_of", "refused_request"]
 
-_LONGEST = 1000
 _TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|context (?:window|limit|length|size)"
     r"|prompt is too long|request_too_large|too many (?:input )?tokens",
@@ -49,29 +46,6 @@ _BY_STATUS: Mapping[int, ModelErrorKind] = {
 }
 
 
-@attrs.frozen
-class Fault:
-    """The facts of a ModelError, while a key that the provider repeats may be in the message."""
-
-    message: str = attrs.field(repr=False)
-    kind: ModelErrorKind
-    status: int | None = None
-    retry_after: float | None = None
-
-    def error(self, provider: str, key: Key | None) -> ModelError:
-        """Return the error. It has no cause: that would hold the request, and so the key."""
-        message = key.hidden_in(self.message) if key is not None else self.message
-        if len(message) > _LONGEST:
-            message = f"{message[:_LONGEST]}..."
-        return ModelError(
-            message,
-            kind=self.kind,
-            provider=provider,
-            status=self.status,
-            retry_after=self.retry_after,
-        )
-
-
 def refused_request(message: str, provider: str) -> ModelError:
     """Return the error for a request that cannot be put in this provider's terms."""
     return ModelError(message, kind="invalid-request", provider=provider)
@@ -93,7 +67,7 @@ def describe_error_body(body: object) -> tuple[str, str]:
 
 def fault_of(sdk: Any, error: Exception, address: str) -> Fault:
     """Return the facts of what `sdk` (the module of an official SDK) raised."""
-    from .transport import network_fault
+    from .transport import network_fault  # late: it loads the HTTP library
 
     if isinstance(error, sdk.APIStatusError):
         return _status_fault(error)

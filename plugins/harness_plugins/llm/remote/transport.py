@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from .faults import Fault
+from .fault import Fault
 from .settings import Timeouts
 
 __all__ = ["network_fault", "new_http_client", "timeouts_for"]
