@@ -28,7 +28,8 @@
 
 Each is also the built-in it resembles, carries its facts as attributes, and survives pickling.
 What a plugin's own code raises keeps its type and gains a note that names its owner.
-Contract: section 2, "Errors", and law L10. `closest` and `safe_repr` at the top help to word them.
+Contract: section 2, "Errors", and law L10. `closest`, `did_you_mean` and
+`safe_repr` at the top help to word them.
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that `name` was probably meant to be, or None."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message: `; did you mean "x"?` if a known name is close, else nothing."""
+    guess = closest(name, known)
+    return f'; did you mean "{guess}"?' if guess else ""
 
 
 def _portable(fact: object) -> object:

@@ -25,7 +25,7 @@ from harness_core.cli.kit import (
     stop_at_faults,
     warn,
 )
-from harness_core.errors import closest
+from harness_core.errors import did_you_mean
 from harness_plugins.agents.api import Agent, Agents
 from harness_plugins.session.api import SessionError, Sessions
 
@@ -85,8 +85,7 @@ async def _choose(harness: Session, name: str | None, resume: str | None) -> Age
         name = await _owner(harness, resume, names) or names[0]
     chosen = agents.get(name)
     if chosen is None:
-        guess = closest(name, names)
-        hint = f'; did you mean "{guess}"?' if guess else ""
+        hint = did_you_mean(name, names)
         listed = ", ".join(names) or "(none)"
         raise click.UsageError(f'there is no agent "{name}" (there are: {listed}){hint}')
     if resume is not None:

@@ -18,7 +18,7 @@ from harness_core.cli.kit import (
     show_request,
 )
 from harness_core.cli.kit import Session as Harness
-from harness_core.errors import closest
+from harness_core.errors import did_you_mean
 from harness_core.prompt import PromptAssembly, diff_assemblies
 from harness_plugins.agents.api import Agent, Agents, StepStarted, TurnEnded, TurnStarted
 from harness_plugins.session.api import Session
@@ -83,8 +83,7 @@ class Conversation:
             return
         command = self._commands.get(text)
         if command is None:
-            guess = closest(text, self._commands)
-            hint = f'; did you mean "{guess}"?' if guess else ""
+            hint = did_you_mean(text, self._commands)
             self.show.line(f"there is no {text}{hint or ';'} /help lists what there is", "red")
             return
         try:

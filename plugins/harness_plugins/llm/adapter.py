@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Protocol, runtime_checkable
 
 from harness_core import Context, Effect
-from harness_core.errors import closest
+from harness_core.errors import did_you_mean
 
 from .errors import ModelError
 from .stream import ModelEvent, ModelRequest
@@ -68,7 +68,6 @@ def find_adapter(ctx: Context, provider: str | None = None) -> ModelAdapter:
             said = "give the agent a `provider`"
         message = f"no provider is named; {said} (providers: {listed})"
     else:
-        guess = closest(provider, known)
-        hint = f'; did you mean "{guess}"?' if guess else ""
+        hint = did_you_mean(provider, known)
         message = f"no adapter of this provider is mounted (providers: {listed}){hint}"
     raise ModelError(message, kind="unavailable", provider=provider or "model")

@@ -8,7 +8,6 @@ from typing import Any
 
 from harness_plugins.llm.api import (
     Message,
-    ModelError,
     ModelEvent,
     RateLimit,
     Reply,
@@ -20,7 +19,13 @@ from harness_plugins.llm.api import (
     ToolRequestDelta,
     Usage,
 )
-from harness_plugins.llm.remote.api import ToolNames, count_of, seconds_until
+from harness_plugins.llm.remote.api import (
+    EventReader,
+    ToolNames,
+    count_of,
+    rate_limit,
+    seconds_until,
+)
 
 __all__ = ["MessageReader"]
 
@@ -58,23 +63,19 @@ class _Block:
         return (self.text.strip() and self.text) or json.dumps(self.input or {})
 
 
-class MessageReader:
+class MessageReader(EventReader):
     """Reads one reply."""
 
     def __init__(self, provider: str, names: ToolNames) -> None:
-        self._provider = provider
-        self._names = names
+        super().__init__(provider, names)
         self._blocks: dict[int, _Block] = {}
-        self._stop: StopReason = "other"
         self._counts: dict[str, int] = {}
-        self._model = ""
-        self.is_complete = False
 
     def feed(self, item: Any) -> Iterator[ModelEvent]:
         """Take a `RawMessageStreamEvent`; yield what it tells. Kinds that are new are passed by."""
         match item.type:
             case "message_start":
-                self._model = item.message.model or ""
+                self.model = item.message.model or ""
                 self._count(item.message.usage)
             case "content_block_start":
                 yield from self._begin(item.index, item.content_block)
@@ -83,7 +84,7 @@ class MessageReader:
             case "message_delta":
                 self._count(item.usage)
                 if item.delta.stop_reason:
-                    self._stop = _STOPS.get(item.delta.stop_reason, "other")
+                    self.stop = _STOPS.get(item.delta.stop_reason, "other")
                     self.is_complete = True
             case _:
                 pass
@@ -95,7 +96,7 @@ class MessageReader:
             "assistant",
             "".join(block.text for block in blocks if block.kind == "text"),
             requests=[
-                ToolRequest(block.id, self._names.original(block.name), block.arguments)
+                ToolRequest(block.id, self.names.original(block.name), block.arguments)
                 for block in blocks
                 if block.kind == "tool_use"
             ],
@@ -103,14 +104,14 @@ class MessageReader:
                 Thinking(
                     block.text,
                     block.signature,
-                    self._provider,
+                    self.provider,
                     is_redacted=block.kind == "redacted_thinking",
                 )
                 for block in blocks
                 if block.kind.endswith("thinking")
             ],
         )
-        return Reply(message, self._stop, self._usage(), self._model, _limits_of(headers))
+        return Reply(message, self.stop, self._usage(), self.model, _limits_of(headers))
 
     def _begin(self, index: int, content: Any) -> Iterator[ModelEvent]:
         block = self._blocks[index] = _Block(content.type)
@@ -124,7 +125,7 @@ class MessageReader:
                 block.signature = content.data
             case "tool_use":
                 block.id, block.name, block.input = content.id, content.name, content.input
-                yield ToolRequestDelta(block.id, self._names.original(block.name))
+                yield ToolRequestDelta(block.id, self.names.original(block.name))
             case _:
                 pass
 
@@ -156,8 +157,7 @@ class MessageReader:
     def _block(self, index: int) -> _Block:
         block = self._blocks.get(index)
         if block is None:
-            message = f"the reply continues block {index}, which never began"
-            raise ModelError(message, kind="protocol", provider=self._provider)
+            raise self.garbled(f"the reply continues block {index}, which never began")
         return block
 
     def _count(self, usage: Any) -> None:
@@ -181,9 +181,8 @@ def _limits_of(headers: Mapping[str, str]) -> RateLimit | None:
         seconds_until(headers, f"{_LIMITED}{what}-reset")
         for what in ("requests", "tokens", "input-tokens", "output-tokens")
     ]
-    limits = RateLimit(
+    return rate_limit(
         count_of(headers.get(f"{_LIMITED}requests-remaining")),
         min((one for one in tokens if one is not None), default=None),
         max((one for one in resets if one is not None), default=None),
     )
-    return limits if limits != RateLimit() else None

@@ -25,7 +25,7 @@ from harness_plugins.llm.api import (
     ToolRequestDelta,
     Usage,
 )
-from harness_plugins.llm.remote.api import ToolNames, count_of, seconds_of
+from harness_plugins.llm.remote.api import EventReader, ToolNames, count_of, rate_limit, seconds_of
 
 __all__ = ["ChunkReader"]
 
@@ -50,25 +50,21 @@ class _Request:
         self.is_told = False
 
 
-class ChunkReader:
+class ChunkReader(EventReader):
     """Reads one reply, of which only the first choice counts."""
 
     def __init__(self, provider: str, names: ToolNames) -> None:
-        self._provider = provider
-        self._names = names
+        super().__init__(provider, names)
         self._text = ""
         self._thinking = ""
         self._requests: list[_Request] = []
         self._by_index: dict[Any, _Request] = {}
-        self._stop: StopReason = "other"
         self._refused = False
         self._usage = Usage()
-        self._model = ""
-        self.is_complete = False
 
     def feed(self, item: Any) -> Iterator[ModelEvent]:
         """Take a `ChatCompletionChunk`; yield what it tells."""
-        self._model = item.model or self._model
+        self.model = item.model or self.model
         if item.usage is not None:
             self._usage = _usage_of(item.usage)
         for choice in item.choices or ():
@@ -82,15 +78,15 @@ class ChunkReader:
     def reply(self, headers: Mapping[str, str]) -> Reply:
         """Return the whole reply."""
         requests = tuple(
-            ToolRequest(one.id, self._names.original(one.name), one.arguments.strip() or "{}")
+            ToolRequest(one.id, self.names.original(one.name), one.arguments.strip() or "{}")
             for one in self._requests
         )
-        thinking = (Thinking(self._thinking, provider=self._provider),) if self._thinking else ()
-        stop = "refused" if self._refused else self._stop
+        thinking = (Thinking(self._thinking, provider=self.provider),) if self._thinking else ()
+        stop = "refused" if self._refused else self.stop
         if requests and stop == "end":
             stop = "tools"  # some servers say "stop" after tool calls, too
         message = Message("assistant", self._text, requests=requests, thinking=thinking)
-        return Reply(message, stop, self._usage, self._model, _limits_of(headers))
+        return Reply(message, stop, self._usage, self.model, _limits_of(headers))
 
     def _delta(self, delta: Any) -> Iterator[ModelEvent]:
         thought = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
@@ -120,7 +116,7 @@ class ChunkReader:
         if one.name:
             one.is_told = True
             one.id = one.id or f"call_{uuid.uuid4().hex}"
-            yield ToolRequestDelta(one.id, self._names.original(one.name), one.arguments)
+            yield ToolRequestDelta(one.id, self.names.original(one.name), one.arguments)
 
     def _request_of(self, fragment: Any) -> _Request:
         """Return the request that a fragment continues, or begins.
@@ -139,13 +135,12 @@ class ChunkReader:
             raise ModelError(
                 f"the server gave up in the middle of the reply ({reason})",
                 kind="overloaded",
-                provider=self._provider,
+                provider=self.provider,
             )
         nameless = [one for one in self._requests if not one.is_told]
         if nameless:
-            message = "the reply asks for a tool and does not name it"
-            raise ModelError(message, kind="protocol", provider=self._provider)
-        self._stop = _STOPS.get(reason, "other")
+            raise self.garbled("the reply asks for a tool and does not name it")
+        self.stop = _STOPS.get(reason, "other")
         self.is_complete = True
 
 
@@ -165,9 +160,8 @@ def _limits_of(headers: Mapping[str, str]) -> RateLimit | None:
     resets = [
         seconds_of(headers.get(f"x-ratelimit-reset-{what}")) for what in ("requests", "tokens")
     ]
-    limits = RateLimit(
+    return rate_limit(
         count_of(headers.get("x-ratelimit-remaining-requests")),
         count_of(headers.get("x-ratelimit-remaining-tokens")),
         max((one for one in resets if one is not None), default=None),
     )
-    return limits if limits != RateLimit() else None

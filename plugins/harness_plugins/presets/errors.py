@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness_core.errors import HarnessError, closest
+from harness_core.errors import HarnessError, did_you_mean
 
 __all__ = ["PresetError", "UnknownPresetError"]
 
@@ -19,7 +19,6 @@ class UnknownPresetError(PresetError, LookupError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         self.known = tuple(known)
-        guess = closest(name, self.known)
-        hint = f'; did you mean "{guess}"?' if guess else ""
         listed = ", ".join(self.known) or "(none)"
+        hint = did_you_mean(name, self.known)
         super().__init__(f'there is no preset "{name}"; presets: {listed}{hint}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness_core.errors import HarnessError, closest
+from harness_core.errors import HarnessError, did_you_mean
 
 __all__ = ["SessionBusyError", "SessionError", "UnknownSessionError"]
 
@@ -32,8 +32,7 @@ class UnknownSessionError(SessionError, LookupError):
     def __init__(self, session: str, known: Sequence[str]) -> None:
         self.session = session
         self.known = tuple(known)
-        guess = closest(session, known)
-        hint = f'; did you mean "{guess}"?' if guess else ""
+        hint = did_you_mean(session, known)
         shown = ", ".join(known[:_SHOWN]) or "(none)"
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         super().__init__(f'there is no session "{session}"; sessions: {shown}{more}{hint}')

@@ -8,10 +8,10 @@ cause: the exceptions of an SDK hold the request, and that holds the key.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,33 +19,19 @@ import attrs
 
 from ..calls import Calls
 from ..errors import ModelError
-from ..stream import ModelEvent, ModelRequest, Reply
+from ..stream import ModelEvent, ModelRequest
 from .fault import Fault
 from .faults import fault_of, refused_request
 from .keys import Key, KeySource, key_source
+from .reader import EventReader
 from .settings import RemoteConfig, reserved_options
 from .unicode import carried_data, carried_event
 
-__all__ = ["EventReader", "RemoteAdapter"]
+__all__ = ["RemoteAdapter"]
 
 _END: Any = object()
 _CLOSING = 5.0
 """Seconds that a connection may take to close."""
-
-
-class EventReader(Protocol):
-    """Turns what an SDK streams into events, one request long."""
-
-    is_complete: bool
-    """Whether the provider has said that the reply is over."""
-
-    def feed(self, item: Any) -> Iterable[ModelEvent]:
-        """Take one item of the stream; yield what it tells."""
-        ...
-
-    def reply(self, headers: Mapping[str, str]) -> Reply:
-        """Return the whole reply."""
-        ...
 
 
 class RemoteAdapter(ABC):
