@@ -11,7 +11,7 @@ From the top down; each module imports only what stands below it.
     work, lines           whose turn it is, and in which task it runs
     events                where plugins step in
     drafts                what is written into the log
-    records, limits, speaker, signals, strays    what all of them speak of
+    records, limits, speaker, signals, strays, swaps    what all of them speak of
 
 A turn runs in a task of the agent's fiber (`work`), so that neither the caller nor the agent can
 go without the turn's having been ended in order.
@@ -45,6 +45,7 @@ from .run import run_turn as run_turn
 from .run import send as send
 from .signals import Signal as Signal
 from .speaker import Speaker as Speaker
+from .swaps import wait_swapped as wait_swapped
 from .work import NestedTurnError as NestedTurnError
 
 __all__ = [
@@ -75,4 +76,5 @@ __all__ = [
     "compact_now",
     "run_turn",
     "send",
+    "wait_swapped",
 ]

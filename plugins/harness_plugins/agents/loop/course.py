@@ -72,9 +72,6 @@ class Course:
     async def write(self, drafts: Sequence[Draft]) -> tuple[LogEvent, ...]:
         """Write into the log, wherever it is now: its keeper may have been restarted meanwhile."""
         if not self.session.is_open and self.is_live:
-            gate = self.agent.ctx.kernel.tree.gate
-            if gate.swaps:
-                await gate.wait_open()
             self.session = await self.agent.open_session()
         with no_strays():
             return await self.session.append_all(drafts)

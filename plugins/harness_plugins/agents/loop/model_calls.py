@@ -25,6 +25,7 @@ from .limits import Limits
 from .records import AgentEvent, Retrying
 from .speaker import Speaker
 from .strays import no_strays
+from .swaps import wait_swapped
 
 __all__ = ["adapter_of", "ask", "pause_before"]
 
@@ -34,9 +35,7 @@ async def adapter_of(agent: Speaker) -> ModelAdapter:
 
     Raises ModelError, and SwapTimeoutError.
     """
-    gate = agent.ctx.kernel.tree.gate
-    if gate.swaps:
-        await gate.wait_open()
+    await wait_swapped(agent.ctx)
     return find_adapter(agent.ctx, agent.provider)
 
 
