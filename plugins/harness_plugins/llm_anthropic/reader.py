@@ -60,7 +60,7 @@ class _Block:
     @property
     def arguments(self) -> str:
         """The text that came in pieces; or what came at once, as other servers send it."""
-        return (self.text.strip() and self.text) or json.dumps(self.input or {})
+        return (self.text.strip() and self.text) or (json.dumps(self.input) if self.input else "")
 
 
 class MessageReader(EventReader):
@@ -96,7 +96,11 @@ class MessageReader(EventReader):
             "assistant",
             "".join(block.text for block in blocks if block.kind == "text"),
             requests=[
-                ToolRequest(block.id, self.names.original(block.name), block.arguments)
+                ToolRequest(
+                    block.id,
+                    self.names.original(block.name),
+                    self.arguments(block.arguments, is_last=block is blocks[-1]),
+                )
                 for block in blocks
                 if block.kind == "tool_use"
             ],

@@ -78,7 +78,11 @@ class ChunkReader(EventReader):
     def reply(self, headers: Mapping[str, str]) -> Reply:
         """Return the whole reply."""
         requests = tuple(
-            ToolRequest(one.id, self.names.original(one.name), one.arguments.strip() or "{}")
+            ToolRequest(
+                one.id,
+                self.names.original(one.name),
+                self.arguments(one.arguments.strip(), is_last=one is self._requests[-1]),
+            )
             for one in self._requests
         )
         thinking = (Thinking(self._thinking, provider=self.provider),) if self._thinking else ()

@@ -292,6 +292,20 @@ async def test_all_kinds_of_blocks_are_streamed_and_kept() -> None:
         assert reply == Reply(message, "tools", usage, "m-1-2026")
 
 
+@pytest.mark.asyncio
+async def test_arguments_that_were_cut_off_are_not_made_up() -> None:
+    """A call without arguments and one that lost them are not the same."""
+    says = anthropic_says(
+        message_start(),
+        *block(0, {"type": "tool_use", "id": "a", "name": "list", "input": {}}),
+        *block(1, {"type": "tool_use", "id": "b", "name": "wipe", "input": {}}),
+        *message_end("max_tokens"),
+    )
+    async with serving(says) as server, adapter_for("anthropic", server) as adapter:
+        first, last = (await reply_of(adapter)).message.requests
+        assert (first.arguments, last.arguments) == ("{}", "")
+
+
 @pytest.mark.parametrize(
     ("reason", "stop"),
     [

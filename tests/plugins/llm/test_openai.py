@@ -187,6 +187,18 @@ async def test_servers_that_count_badly_are_understood() -> None:
         assert reply.stop == "tools"
 
 
+async def test_arguments_that_were_cut_off_are_not_made_up() -> None:
+    """A call without arguments and one that lost them are not the same."""
+    says = openai_says(
+        chunk(fragment(0, "", id="a", name="list")),
+        chunk(fragment(1, "", id="b", name="wipe")),
+        chunk({}, finish="length"),
+    )
+    async with serving(says) as server, adapter_for("openai", server) as adapter:
+        first, last = (await reply_of(adapter)).message.requests
+        assert (first.arguments, last.arguments) == ("{}", "")
+
+
 @pytest.mark.parametrize(
     ("reason", "stop"),
     [

@@ -9,7 +9,7 @@ import pytest
 from harness_plugins.agents.api import Compacted
 from harness_plugins.agents.loop import COMPACT, Compaction, Limits, compact_now, send
 from harness_plugins.agents.loop.compaction import transcript
-from harness_plugins.llm.api import Message, ToolRequest, Usage
+from harness_plugins.llm.api import Message, ModelError, Reply, ToolRequest, Usage
 
 from harness_core.errors import HarnessError, InactiveFiberError
 from harness_core.testing import assert_no_residue
@@ -206,6 +206,18 @@ async def test_a_compaction_on_request_raises_what_went_wrong() -> None:
         async with assert_no_residue(t.root):
             with pytest.raises(HarnessError, match="authentication"):
                 await compact_now(t.agent)
+        assert t.roles == "ua"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("stop", ["refused", "length"])
+async def test_what_a_model_refused_or_could_not_finish_replaces_nothing(stop: Any) -> None:
+    """An apology is no summary, and half of one is none."""
+    reply = Reply(Message("assistant", "I am sorry."), stop)
+    async with tree("one", reply, limits=Limits(compact_keep=1)) as t:
+        await send(t.agent, "Go.")
+        with pytest.raises(ModelError, match="summary"):
+            await compact_now(t.agent)
         assert t.roles == "ua"
 
 

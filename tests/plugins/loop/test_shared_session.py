@@ -154,6 +154,33 @@ async def opened_after(scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
+async def test_an_agent_that_goes_does_not_wait_for_its_turn_any_more() -> None:
+    """Whoever has sent it a message hears so at once, however long the other one's turn takes."""
+    entered, opened = anyio.Event(), anyio.Event()
+
+    async def slow(_: object) -> None:
+        entered.set()
+        await opened.wait()
+
+    async with tree(wants("slow"), "one", tools=[tool("slow", slow)]) as t:
+        other = await t.root.agents.create("b", session=session_of(t))
+        ended: list[str] = []
+
+        async def say(agent: Any) -> None:
+            ended.append(f"{agent}: {(await send(agent, 'Go.')).reason}")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say, t.agent)
+            await entered.wait()
+            tasks.start_soon(say, other)
+            await anyio.wait_all_tasks_blocked()
+            await other.dispose()
+            await anyio.wait_all_tasks_blocked()
+            assert ended == ["b: disposed"]
+            opened.set()
+        assert t.roles == "uata"
+
+
 async def test_what_somebody_writes_while_a_tool_runs_comes_behind_its_result() -> None:
     async def remember(_: object) -> str:
         session = t.agent.session

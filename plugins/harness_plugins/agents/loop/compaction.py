@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import cast
 
-from harness_plugins.llm.api import Message, ModelRequest, Usage
+from harness_plugins.llm.api import Message, ModelError, ModelRequest, Usage
 from harness_plugins.session.api import History, LogEvent, Session, compact, plan_compaction
 
 from .course import Course
@@ -105,6 +105,10 @@ async def compact_history(
         )
         reply = await ask(agent, request, limits, emit, random)
         spend(reply.usage)
+        if reply.stop in ("length", "refused"):
+            did = "was cut off in" if reply.stop == "length" else "refused to write"
+            message = f"the model {did} the summary of the history"
+            raise ModelError(message, kind="protocol", provider=adapter.provider)
         return reply.message.text
 
     async def summarise(messages: tuple[Message, ...]) -> str:

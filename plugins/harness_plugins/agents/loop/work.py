@@ -58,18 +58,25 @@ class Work:
     async def start(self, prepare: Callable[[], Awaitable[Session]], name: str) -> None:
         """Wait for the agent's turn, open its session with `prepare`, wait for that; begin.
 
-        Raises what `prepare` raises, NestedTurnError, and InactiveFiberError if the agent is gone.
+        Raises what `prepare` raises, NestedTurnError, and InactiveFiberError if the agent is gone,
+        or goes meanwhile.
         """
+        ctx = self.agent.ctx
+        waiting = anyio.CancelScope()
+        leaving = ctx.effect(lambda: waiting.cancel, label=f"{name} to come")
         try:
-            await self._take(line_of(self.agent))
-            self.agent.ctx.fiber.check_open()
-            await self._take(line_of(await prepare()))
+            with waiting:
+                await self._take(line_of(self.agent))
+                ctx.fiber.check_open()
+                await self._take(line_of(await prepare()))
             # After all that `prepare` has registered, so that it is torn down before.
-            self._guard = self.agent.ctx.effect(lambda: self._end, label=name)
-            self._task = self.agent.ctx.start_soon(self._run, name=name)
+            self._guard = ctx.effect(lambda: self._end, label=name)
+            self._task = ctx.start_soon(self._run, name=name)
         except BaseException:
             self._end()
             raise
+        finally:
+            leaving.forget()
 
     async def _take(self, line: Line) -> None:
         """Wait in a line, and with us all work that this code is inside of."""

@@ -33,6 +33,16 @@ class EventReader(ABC):
     def reply(self, headers: Mapping[str, str]) -> Reply:
         """Return the whole reply."""
 
+    def arguments(self, text: str, *, is_last: bool) -> str:
+        """Return the arguments of a tool request, given the text that came.
+
+        No text is no arguments, but in the last request of a reply that was cut off: there they
+        may be missing, and nothing stays nothing.
+        """
+        if text.strip():
+            return text
+        return "" if is_last and self.stop == "length" else "{}"
+
     def garbled(self, message: str) -> ModelError:
         """Return the error for a reply that does not keep to the protocol."""
         return ModelError(message, kind="protocol", provider=self.provider)
