@@ -34,13 +34,15 @@ class Thinking:
     """What the model thought before it answered.
 
     `signature` is opaque: the provider that wrote it (`provider`) wants it back unchanged with the
-    same message, and no other one may see it. A redacted thought has a signature and no text.
+    same message, and no other one may see it. A redacted thought has a signature and no text. `at`
+    is how many characters of the message's text stood before it.
     """
 
     text: str = ""
     signature: str = ""
     provider: str = ""
     is_redacted: bool = False
+    at: int = attrs.field(default=0, kw_only=True)
 
 
 def _requests(given: Iterable[ToolRequest]) -> tuple[ToolRequest, ...]:

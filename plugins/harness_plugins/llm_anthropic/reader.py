@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness_plugins.llm.api import (
@@ -104,18 +104,23 @@ class MessageReader(EventReader):
                 for block in blocks
                 if block.kind == "tool_use"
             ],
-            thinking=[
-                Thinking(
+            thinking=self._thoughts(blocks),
+        )
+        return Reply(message, self.stop, self._usage(), self.model, _limits_of(headers))
+
+    def _thoughts(self, blocks: Sequence[_Block]) -> Iterator[Thinking]:
+        said = 0
+        for block in blocks:
+            if block.kind == "text":
+                said += len(block.text)
+            elif block.kind.endswith("thinking"):
+                yield Thinking(
                     block.text,
                     block.signature,
                     self.provider,
                     is_redacted=block.kind == "redacted_thinking",
+                    at=said,
                 )
-                for block in blocks
-                if block.kind.endswith("thinking")
-            ],
-        )
-        return Reply(message, self.stop, self._usage(), self.model, _limits_of(headers))
 
     def _begin(self, index: int, content: Any) -> Iterator[ModelEvent]:
         block = self._blocks[index] = _Block(content.type)

@@ -42,11 +42,14 @@ def _blocks(message: Message, provider: str, names: ToolNames) -> Iterator[dict[
     if message.role == "tool":
         yield _result(message)
         return
+    said = 0
     for thought in message.thinking:
         if thought.provider == provider and thought.signature:
+            at = max(said, thought.at)
+            yield from _text(message.text[said:at])
             yield _thought(thought)
-    if message.text.strip():
-        yield {"type": "text", "text": message.text}
+            said = at
+    yield from _text(message.text[said:])
     for request in message.requests:
         yield {
             "type": "tool_use",
@@ -54,6 +57,11 @@ def _blocks(message: Message, provider: str, names: ToolNames) -> Iterator[dict[
             "name": names.sent(request.name),
             "input": _input(request),
         }
+
+
+def _text(text: str) -> Iterator[dict[str, Any]]:
+    if text.strip():
+        yield {"type": "text", "text": text}
 
 
 def _result(message: Message) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from harness_plugins.llm.api import (
     ToolRequest,
     ToolRequestDelta,
     Usage,
+    as_data,
+    message_from,
 )
 from harness_plugins.llm_anthropic import Config
 from harness_plugins.llm_anthropic.adapter import AnthropicAdapter
@@ -290,6 +292,30 @@ async def test_all_kinds_of_blocks_are_streamed_and_kept() -> None:
         )
         usage = Usage(input_tokens=100, output_tokens=30, cached_tokens=70, cache_written_tokens=20)
         assert reply == Reply(message, "tools", usage, "m-1-2026")
+
+
+@pytest.mark.asyncio
+async def test_thoughts_between_texts_go_back_to_their_places() -> None:
+    """The API wants the blocks of a reply as it sent them."""
+    thoughts = [
+        {"type": "thinking", "thinking": text, "signature": f"sig {text}"}
+        for text in ("one", "two")
+    ]
+    texts = [{"type": "text", "text": "I look. "}, {"type": "text", "text": "And now?"}]
+    call = {"type": "tool_use", "id": "a", "name": "look", "input": {"n": 1}}
+    blocks = [thoughts[0], texts[0], thoughts[1], texts[1], call]
+    says = anthropic_says(
+        message_start(),
+        *(event for index, one in enumerate(blocks) for event in block(index, one)),
+        *message_end("tool_use"),
+    )
+    async with serving(says) as server, adapter_for("anthropic", server) as adapter:
+        message = (await reply_of(adapter)).message
+    assert message_from(as_data(message)) == message
+    (turn,) = body_of(ModelRequest("m", messages=[message]))["messages"]
+    assert turn["content"] == [*blocks[:-1], {**call, "cache_control": MARK}]
+    (other,) = body_of(ModelRequest("m", messages=[message]), provider="other")["messages"]
+    assert [one.get("text") for one in other["content"]] == ["I look. And now?", None]
 
 
 @pytest.mark.asyncio
