@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from harness_core import Context
@@ -33,10 +34,9 @@ def furnish(agent: Agent, wanted: Wanted) -> None:
     """Register in an agent's scope what it was created with; raise what a registration raises."""
     ctx = agent.ctx
     prompt = ctx[SystemPrompt]
-    values = {"model": agent.model, "provider": agent.provider, "cwd": agent.cwd}
-    for name, value in values.items():
-        if value is not None:
-            prompt.variable(name, value)
+    for name in ("model", "provider", "cwd"):
+        if getattr(agent, name) is not None:
+            prompt.variable(name, partial(getattr, agent, name))  # they can be set later
     if wanted.persona is not None:
         set_persona(ctx, wanted.persona)
     if wanted.tools is not None:

@@ -294,3 +294,19 @@ async def test_an_adapter_that_breaks_its_contract_is_told_how(stream: Any, said
         assert result.reason == "model-failed"
         assert said in str(result.error)
         assert t.roles == "u"
+
+
+async def test_another_model_is_asked_from_the_next_step_on_and_the_prompt_says_so() -> None:
+    async with tree(wants("switch"), "Yes.", model="m-1") as t:
+        t.agent.ctx.system_prompt.section("who", "You are {{model}}.", order=1)
+        below = await t.agent.create("below")
+
+        def switch(_: object) -> str:
+            t.agent.model = "m-2"
+            return "switched"
+
+        t.root.tools.register(tool("switch", switch))
+        assert (await send(t.agent, "Go.")).reason == "done"
+        asked = [(one.model, one.system) for one in t.model.requests]
+        assert asked == [("m-1", "You are m-1."), ("m-2", "You are m-2.")]
+        assert below.model == "m-1"
