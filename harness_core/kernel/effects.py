@@ -265,11 +265,6 @@ class Effect(Owned):
         places.note(self.label, self.place, None)
 
     @property
-    def is_simple(self) -> bool:
-        """Whether nothing hangs below it, no set-up is under way and nobody undoes it already."""
-        return not self.children and self.setup is None and self.completion is None
-
-    @property
     def disposed(self) -> bool:
         """Whether the teardown has at least begun."""
         return self.completion is not None
@@ -310,7 +305,7 @@ def unwind(effects: dict[Effect, None], places: Places | None = None) -> Steps:
         effect.holder = None
         if places is not None:
             effect.note_place(places)
-        if effect.is_simple:
+        if effect.completion is None and effect.setup is None and not effect.children:
             # An act with an undo and nothing else needs no generator of its own.
             step = effect.undo_now()
             if step is None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from anyio import get_cancelled_exc_class
 
 from ..errors import InactiveFiberError, PluginError, SelfDisposalError, safe_repr
-from .completion import Completion
+from .completion import SPENT, Completion
 from .effects import (
     Effect,
     EffectInfo,
@@ -299,9 +299,7 @@ class Fiber(Owned):
 
     def _take_in(self, child: Fiber) -> None:
         self._children[child] = None
-        if not child.is_life:
-            if self._twins is None:
-                self._twins = Twins()
+        if self._twins is not None and not child.is_life:
             self._twins.add(child.name, child.place)
 
     def _let_go(self, child: Fiber, place: int) -> None:
@@ -309,6 +307,15 @@ class Fiber(Owned):
             del self._children[child]
             if self._twins is not None and not child.is_life:
                 self._twins.remove(child.name, place)
+
+    def _number(self, child: Fiber) -> int:
+        """Return which of its name a child is, from 1 on; they are counted once somebody asks."""
+        if self._twins is None:
+            self._twins = Twins()
+            for one in self._children:
+                if not one.is_life:
+                    self._twins.add(one.name, one.place)
+        return self._twins.number(child.name, child.place)
 
     def _arrange(self, child: Fiber, place: int) -> None:
         """Give a child another place among its siblings."""
@@ -465,12 +472,10 @@ class Fiber(Owned):
 
     def unload_steps(self) -> Steps:
         """Undo everything the fiber has registered; then decide what becomes of it."""
-        if self._unloading is not None:
-            if not self._unloading.done:
-                yield Step(completion=self._unloading)
+        if self.state is _UNLOADING:
+            yield Step(completion=self._unloaded_later())
             return
         self._move(_UNLOADING)
-        unloading = self._unloading = Completion()
         try:
             job, self._load_job = self._load_job, None
             if job is not None:
@@ -483,9 +488,16 @@ class Fiber(Owned):
                 # A life that was cut short has not taken up all its places; the next one may.
                 places.carry_over(self._places)
         finally:
-            self._unloading = None
+            unloading, self._unloading = self._unloading, None
             self._unloaded()
-            unloading.finish()
+            if unloading is not None:
+                unloading.finish()
+
+    def _unloaded_later(self) -> Completion:
+        """Return the end of the unloading that is under way."""
+        if self._unloading is None:
+            self._unloading = Completion()
+        return self._unloading
 
     def _unloaded(self) -> None:
         if self._disposal is None:
@@ -616,9 +628,9 @@ class Fiber(Owned):
             self._move(_PENDING)
         if self.state is _PENDING:
             self.tree.enqueue(self.refresh)
-            return Completion(done=True)
+            return SPENT
         run_steps(self.tree, self.unload_steps())
-        return self._unloading or Completion(done=True)
+        return self._unloaded_later() if self.state is _UNLOADING else SPENT
 
     async def update(self, config: object) -> Fiber:
         """Give the plugin a new config: in place where it accepts that, else by a restart.
@@ -702,8 +714,7 @@ class Fiber(Owned):
         fiber = self
         while fiber.parent is not None:
             if not fiber.is_life:
-                twins = fiber.parent._twins
-                number = twins.number(fiber.name, fiber.place) if twins is not None else 1
+                number = fiber.parent._number(fiber)
                 names.append(f"{fiber.name}#{number}" if number > 1 else fiber.name)
             fiber = fiber.parent
         return "/".join([fiber.name, *reversed(names)])

@@ -52,17 +52,16 @@ def _advance(stack: list[Steps]) -> Step | None:
     """Do every synchronous step; return the first that must be awaited, or None at the end."""
     while stack:
         try:
-            item = next(stack[-1])
-        except StopIteration:
-            stack.pop()
-            continue
+            item = next(stack[-1], None)
         except Exception:  # a fault of this package: the rest of the teardown must go on
             logger.exception("a teardown step failed")
+            item = None
+        if item is None:
             stack.pop()
-            continue
-        if isinstance(item, Step):
+        elif isinstance(item, Step):
             return item
-        stack.append(item)
+        else:
+            stack.append(item)
     return None
 
 

@@ -356,7 +356,7 @@ async def test_a_plugin_may_be_mounted_many_times() -> None:
 
 
 async def test_the_path_of_one_of_many_siblings_costs_what_that_of_one_does() -> None:
-    """Names are not compared: the ends of ten thousand agents do not each ask ten thousand."""
+    """They are counted once: the ends of ten thousand agents do not each ask ten thousand."""
 
     class Name(str):
         compared = 0
@@ -371,9 +371,13 @@ async def test_the_path_of_one_of_many_siblings_costs_what_that_of_one_does() ->
         fibers = [root.plugin(lambda ctx: None) for _ in range(200)]
         for fiber in fibers:
             fiber.name = Name(fiber.name)
+        assert fibers[0].path == "root/anonymous"
         Name.compared = 0
         assert fibers[-1].path == "root/anonymous#200"
         assert Name.compared <= 1, "a look-up, and no search"
+        await fibers[0].dispose()
+        assert fibers[-1].path == "root/anonymous#199"
+        assert Name.compared <= 3, "and the count goes on from there"
 
 
 async def test_a_plugin_mounts_plugins_of_its_own() -> None:
