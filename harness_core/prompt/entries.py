@@ -32,7 +32,7 @@ class Entry:
     __slots__ = (
         "complete",
         "effect",
-        "is_registered",
+        "key",
         "kind",
         "literal",
         "name",
@@ -62,7 +62,8 @@ class Entry:
         self.template: Template | Literal[False] | None = None
         """The fixed text, split; False: it refers to nothing; None: not looked at yet."""
         self.effect: Effect | None = None
-        self.is_registered = False
+        self.key: tuple[str, str | int] | None = None
+        """What it is stored under, while it is registered: its name or, without one, its place."""
         self.scope: object | None = None
         if type(value) is str:
             self.text = value
@@ -81,9 +82,10 @@ class Entry:
                 f"({type(value).__name__})"
             )
 
-    def key(self, place: int) -> tuple[str, str | int]:
-        """Return what it is stored under: its name, or for the nameless kinds its place."""
-        return (self.kind, self.name if self.kind in _NAMED else place)
+    @property
+    def is_named(self) -> bool:
+        """Whether it is known by its name, of which its layer then has one."""
+        return self.kind in _NAMED
 
     @property
     def label(self) -> str:

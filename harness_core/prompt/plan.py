@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..kernel.context import Context
@@ -137,8 +138,11 @@ HELD_PLANS = 256
 class PromptLayers(ScopedLayers[Layer]):
     """The storage of one prompt registry, and the plans made from it."""
 
-    def __init__(self, create: Callable[[object | None], Layer]) -> None:
+    def __init__(
+        self, create: Callable[[object | None], Layer], changed: Callable[[], object]
+    ) -> None:
         super().__init__(create)
+        self._tell = changed
         self._plans: dict[int, Plan] = {}
         self._built_on: dict[int, set[int]] = {}
         """For the identity of a key: the plans whose chain it is on."""
@@ -148,37 +152,43 @@ class PromptLayers(ScopedLayers[Layer]):
         self._held: deque[int] = deque()
         """Plans of keys without weak references, oldest first."""
 
-    def add(self, ctx: Context, entry: Entry, changed: Callable[[], object], site: Site) -> Effect:
-        """Register an entry; all or nothing, `changed` included (law L5)."""
-        key = entry.scope = ctx.tag
-        effect = entry.effect = ctx.fiber.register(
-            (entry.kind, entry.name), _Removal(self, entry, changed), site=site
-        )
+    def add(self, ctx: Context, entry: Entry, site: Site) -> Effect:
+        """Register an entry; all or nothing, the notice of the change included (law L5)."""
+        scope = entry.scope = ctx.tag
+        label = (entry.kind, entry.name)
+        effect = entry.effect = ctx.fiber.register(label, partial(self._remove, entry), site=site)
+        place = effect.place
+        key = label if entry.is_named else (entry.kind, place)
         try:
-            layer = self.global_layer if key is None else self._layer(key)
-            layer.add(entry.key(effect.place), entry, effect.place)
-            entry.is_registered = True
-            self.forget_plans(key)
-            changed()
+            layer = self.global_layer if scope is None else self._layer(scope)
+            layer.add(key, entry, place)
+            entry.key = key
+            if self._plans:
+                self.forget_plans(scope)
+            self._tell()
         except BaseException:
-            if key is not None:
-                self._reclaim(key, self.peek(key))
+            if scope is not None:
+                self._reclaim(scope, self.peek(scope))
             effect()
             raise
         return effect
 
-    def remove(self, entry: Entry) -> None:
-        """Take an entry out, and its layer if that is empty now."""
-        assert entry.effect is not None
-        key = entry.scope
-        layer = self.peek(key)
+    def _remove(self, entry: Entry) -> None:
+        """Take an entry out, if it got in, and its layer if that is empty now."""
+        key, scope = entry.key, entry.scope
+        if key is None:
+            return
+        entry.key = None
+        layer = self.peek(scope)
         if layer is not None:
-            layer.remove(entry.key(entry.effect.place), entry)
-            if key is not None:
-                self._reclaim(key, layer)
-        self.forget_plans(key)
+            layer.remove(key, entry)
+            if scope is not None:
+                self._reclaim(scope, layer)
+        if self._plans:
+            self.forget_plans(scope)
         if self.when_empty is not None and self.is_empty():
             self.when_empty()
+        self._tell()
 
     # Plans
 
@@ -234,20 +244,3 @@ class PromptLayers(ScopedLayers[Layer]):
     def _key_is_gone(self, identity: int) -> None:
         self._watched.pop(identity, None)
         self._drop(identity)
-
-
-class _Removal:
-    """The undo of one entry."""
-
-    __slots__ = ("changed", "entry", "layers")
-
-    def __init__(self, layers: PromptLayers, entry: Entry, changed: Callable[[], object]) -> None:
-        self.layers = layers
-        self.entry = entry
-        self.changed = changed
-
-    def __call__(self) -> None:
-        if self.entry.is_registered:
-            self.entry.is_registered = False
-            self.layers.remove(self.entry)
-            self.changed()

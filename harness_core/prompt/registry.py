@@ -72,10 +72,9 @@ class SystemPrompt(Service, key="system_prompt"):
         check_tool_order(config.tool_order)
         self.config = config
         self.is_gone = False
-        self.layers = ctx.shared_state("system_prompt", "layers", lambda: PromptLayers(_new_layer))
+        self.layers = ctx.shared_state("system_prompt", "layers", lambda: _new_layers(ctx))
         self.layers.when_empty = None
         ctx.fiber.register("prompt layers", self._leave_layers)
-        self._declare_event(ctx)
         if config.include_harness_identity:
             self._built_in(IDENTITY_SECTION, IDENTITY, IDENTITY_ORDER)
         self._built_in(PERSONA_SECTION, config.persona, PERSONA_ORDER)
@@ -90,9 +89,6 @@ class SystemPrompt(Service, key="system_prompt"):
     def _forget_layers(self) -> None:
         self.is_gone = True
         self.home.forget_state("system_prompt", "layers")
-
-    def _declare_event(self, ctx: Context) -> None:
-        self.emit_change = ctx.kernel.bus.vetoing_emitter(CHANGE)
 
     # Contributing
 
@@ -258,7 +254,7 @@ class SystemPrompt(Service, key="system_prompt"):
 
     def _built_in(self, name: str, text: str, order: float) -> None:
         entry = text_entry("section", name, text, order, False, False, (), False, None)
-        self.layers.add(self._caller, entry, self.emit_change, this_site())
+        self.layers.add(self._caller, entry, this_site())
 
     def _add(self, entry: Entry) -> Effect:
         if self.is_gone:
@@ -269,7 +265,7 @@ class SystemPrompt(Service, key="system_prompt"):
                 "context each time, rather than keep it.",
             )
         # Above this call stand a method of this class and its caller.
-        return self.layers.add(self._caller, entry, self.emit_change, calling_site(3))
+        return self.layers.add(self._caller, entry, calling_site(3))
 
     # Assembling
 
@@ -316,10 +312,17 @@ class SystemPrompt(Service, key="system_prompt"):
             own.signal = None
 
 
+def _new_layers(ctx: Context) -> PromptLayers:
+    return PromptLayers(_new_layer, ctx.kernel.bus.vetoing_emitter(CHANGE))
+
+
 def _new_layer(key: object | None) -> NamedEntries[tuple[str, Any], Entry]:
-    layer = "global" if key is None else "scope"
+    return NamedEntries(_duplicate if key is None else _duplicate_in_scope)
 
-    def duplicate(name: tuple[str, Any]) -> DuplicateRegistrationError:
-        return DuplicateRegistrationError(name[0], name[1], layer)
 
-    return NamedEntries(duplicate)
+def _duplicate(key: tuple[str, Any]) -> DuplicateRegistrationError:
+    return DuplicateRegistrationError(*key, "global")
+
+
+def _duplicate_in_scope(key: tuple[str, Any]) -> DuplicateRegistrationError:
+    return DuplicateRegistrationError(*key, "scope")

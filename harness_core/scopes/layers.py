@@ -45,12 +45,14 @@ class NamedEntries(Generic[K, V]):
     entry of the same name that its present life has, until that is removed.
     """
 
-    __slots__ = ("_duplicate", "_entries", "_in_order", "_waiting")
+    __slots__ = ("_duplicate", "_entries", "_highest", "_in_order", "_waiting")
 
     def __init__(self, duplicate: Callable[[K], BaseException]) -> None:
         self._duplicate = duplicate
         self._entries: dict[K, tuple[float, V]] = {}
         self._in_order = True
+        self._highest = 0.0
+        """The highest place there has been, as far as it matters to the order."""
         self._waiting: dict[K, tuple[float, V]] = {}
 
     def insert(self, name: K, value: V, place: float = _LAST) -> Undo:
@@ -64,12 +66,12 @@ class NamedEntries(Generic[K, V]):
 
     def add(self, name: K, value: V, place: float) -> None:
         """Add an entry, for a caller that will `remove` it itself."""
-        if not self.is_free(name, place):
-            raise self._duplicate(name)
-        if name in self._entries:
+        if name not in self._entries:
+            self._put(name, (place, value))
+        elif self.is_free(name, place):
             self._waiting[name] = (place, value)
         else:
-            self._put(name, (place, value))
+            raise self._duplicate(name)
 
     def is_free(self, name: K, place: float = _LAST) -> bool:
         """Whether an entry of this name may be added at this place."""
@@ -77,27 +79,27 @@ class NamedEntries(Generic[K, V]):
         return held is None or (name not in self._waiting and takes_over(place, held[0]))
 
     def _put(self, name: K, entry: tuple[float, V]) -> None:
-        entries = self._entries
-        if entries and self._in_order and entry[0] < next(reversed(entries.values()))[0]:
+        if entry[0] < self._highest:
             self._in_order = False
-        entries[name] = entry
+        else:
+            self._highest = entry[0]
+        self._entries[name] = entry
 
     def remove(self, name: K, value: object = None) -> None:
         """Take an entry out: the one with this value, where there may be two."""
-        waiting = self._waiting.get(name)
-        if waiting is not None and waiting[1] is value:
-            del self._waiting[name]
-        elif name in self._entries:
-            self._take_out(name, self._entries[name])
+        entry = self._waiting.get(name) if self._waiting else None
+        if entry is None or entry[1] is not value:
+            entry = self._entries.get(name)
+        if entry is not None:
+            self._take_out(name, entry)
 
     def _take_out(self, name: K, entry: tuple[float, V]) -> None:
-        waiting = self._waiting
-        if waiting.get(name) is entry:
-            del waiting[name]
-        elif self._entries.get(name) is entry:
+        if self._entries.get(name) is entry:
             del self._entries[name]
-            if name in waiting:
-                self._put(name, waiting.pop(name))
+            if name in self._waiting:
+                self._put(name, self._waiting.pop(name))
+        elif self._waiting.get(name) is entry:
+            del self._waiting[name]
 
     def _ordered(self) -> dict[K, tuple[float, V]]:
         if not self._in_order:
