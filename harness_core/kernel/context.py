@@ -210,11 +210,8 @@ class Context:
     def layer(self, wanted: Mapping[str, Mapping[str, Any] | None], above: Context | None) -> None:
         """Put what a plugin asks of the services it injects on top of what `above` says."""
         below = above._intercepts if above is not None else {}
-        layered = dict(below)
-        for key, config in wanted.items():
-            if config:
-                layered[key] = (*below.get(key, ()), config)
-        self.__dict__["_intercepts"] = layered if wanted else below
+        asked = {key: (*below.get(key, ()), config) for key, config in wanted.items() if config}
+        self.__dict__["_intercepts"] = {**below, **asked} if asked else below
 
     def derive_for(self, life: Fiber, wanted: Mapping[str, Mapping[str, Any] | None]) -> Context:
         """Return the context of a life inside the fiber whose own context this is."""
@@ -555,16 +552,13 @@ class Context:
         *,
         once: bool,
     ) -> Any:
-        def register(fn: Callable[..., Any]) -> Effect:
+        if listener is not None:
             return self.kernel.bus.on(
-                self, self.tag, event, fn, prepend=prepend, unfiltered=unfiltered, once=once
+                self, self.tag, event, listener, prepend=prepend, unfiltered=unfiltered, once=once
             )
 
-        if listener is not None:
-            return register(listener)
-
         def decorate(fn: F) -> F:
-            register(fn)
+            self._listen(event, fn, prepend, unfiltered, once=once)
             return fn
 
         return decorate

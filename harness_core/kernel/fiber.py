@@ -109,7 +109,7 @@ class _Disposal(Completion):
     async def wait(self) -> None:
         if not self.done:
             self.fiber.refuse_own_code()
-        await super().wait()
+            await super().wait()
 
 
 class _Mounting(Effect):
@@ -409,7 +409,8 @@ class Fiber(Owned):
         self._was_active = False
         setup = self.setup
         try:
-            rest = absorb(self, setup(), f"body of {self.name}") if setup is not None else None
+            outcome = setup() if setup is not None else None
+            rest = None if outcome is None else absorb(self, outcome, f"body of {self.name}")
         except get_cancelled_exc_class() as error:
             # Whoever awaits the fiber would take this for a cancellation of his own.
             outside = PluginError(f"body of {self.name} was cancelled from outside its tree")

@@ -67,7 +67,8 @@ class Binding:
         """Whether a service object was provided as it is, and got its home by that."""
         if self.made_home:
             value.provided_by(fiber.ctx)
-        self._views: weakref.WeakSet[Context] = weakref.WeakSet()
+        self._views: set[weakref.ref[Context]] = set()
+        """Contexts that keep what they read; each leaves by itself when it goes."""
 
     @property
     def available(self) -> bool:
@@ -89,15 +90,18 @@ class Binding:
             view = value.seen_from(ctx)
             if self.check is None and not self.slot.overrides and self.slot.binding is self:
                 ctx.__dict__[self.slot.key] = view
-                self._views.add(ctx)
+                self._views.add(weakref.ref(ctx, self._views.discard))
             return view
         return resolve_provider(value, self.slot.key) if self.provider else value
 
     def forget_views(self) -> None:
         """Make every context look the service up again."""
-        for ctx in self._views:
-            ctx.__dict__.pop(self.slot.key, None)
+        views = self._views.copy()
         self._views.clear()
+        for view in views:
+            ctx = view()
+            if ctx is not None:
+                ctx.__dict__.pop(self.slot.key, None)
 
     def announce(self) -> None:
         """Tell the consumers that something about this binding has changed."""

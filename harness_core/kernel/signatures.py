@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, TypeGuard
 
 from ..errors import PluginError
@@ -38,9 +39,8 @@ def accepts(function: Callable[..., object], count: int, *, required: bool = Fal
     ...` it holds a value, and asks for nothing. Raises PluginError if the callable needs more, or
     keyword arguments that nobody would pass.
     """
-    code = getattr(function, "__code__", None)
-    if code is not None and inspect.isfunction(function) and not code.co_flags & 0x0C:
-        defaults = function.__defaults__ or ()
+    if isinstance(function, FunctionType) and not function.__code__.co_flags & 0x0C:
+        code, defaults = function.__code__, function.__defaults__ or ()
         needed = code.co_argcount - len(defaults)
         if needed <= count and not code.co_kwonlyargcount:
             if defaults:
