@@ -82,7 +82,7 @@ class NamedEntries(Generic[K, V]):
         if entry[0] < self._highest:
             self._in_order = False
         else:
-            self._highest = entry[0]
+            self._highest = float(entry[0])  # and not the place itself, which may hold a life
         self._entries[name] = entry
 
     def remove(self, name: K, value: object = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -889,3 +891,19 @@ async def test_tools_stand_behind_those_of_the_old_life_too() -> None:
         assert [tool.name for tool in assembly.tools] == ["shout"]
         await fiber.dispose()
         assert (await stage.root.system_prompt.assemble()).tools == []
+
+
+async def test_no_registry_keeps_a_life_that_has_ended() -> None:
+    """A place knows the life that took it, so what is only a number must not be that place."""
+    async with open_stage() as stage:
+
+        def body(ctx: Context) -> None:
+            ctx.system_prompt.section("twin", "words", order=50)
+
+        fiber = await stage.root.plugin(Overlapping(body))
+        life = weakref.ref(fiber.updater.life)
+        assert life() is not None
+        await fiber.dispose()
+        del fiber
+        gc.collect()
+        assert life() is None
