@@ -40,6 +40,7 @@ class Binding:
     """One value under one key, and the fiber that provides it."""
 
     __slots__ = (
+        "_leave",
         "_views",
         "check",
         "fiber",
@@ -69,6 +70,7 @@ class Binding:
             value.provided_by(fiber.ctx)
         self._views: set[weakref.ref[Context]] = set()
         """Contexts that keep what they read; each leaves by itself when it goes."""
+        self._leave = self._views.discard
 
     @property
     def available(self) -> bool:
@@ -90,7 +92,7 @@ class Binding:
             view = value.seen_from(ctx)
             if self.check is None and not self.slot.overrides and self.slot.binding is self:
                 ctx.__dict__[self.slot.key] = view
-                self._views.add(weakref.ref(ctx, self._views.discard))
+                self._views.add(weakref.ref(ctx, self._leave))
             return view
         return resolve_provider(value, self.slot.key) if self.provider else value
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from types import MethodType
 from typing import Any
 
 from ..kernel.context import Context
@@ -143,6 +143,8 @@ class PromptLayers(ScopedLayers[Layer]):
     ) -> None:
         super().__init__(create)
         self._tell = changed
+        self._removal = self._remove
+        """Bound to an entry, it is the undo of that entry, at a third of the size of a partial."""
         self._plans: dict[int, Plan] = {}
         self._built_on: dict[int, set[int]] = {}
         """For the identity of a key: the plans whose chain it is on."""
@@ -156,7 +158,9 @@ class PromptLayers(ScopedLayers[Layer]):
         """Register an entry; all or nothing, the notice of the change included (law L5)."""
         scope = entry.scope = ctx.tag
         label = (entry.kind, entry.name)
-        effect = entry.effect = ctx.fiber.register(label, partial(self._remove, entry), site=site)
+        effect = entry.effect = ctx.fiber.register(
+            label, MethodType(self._removal, entry), site=site
+        )
         place = effect.place
         key = label if entry.is_named else (entry.kind, place)
         try:
