@@ -130,7 +130,7 @@ def _converter() -> Any:
         (float, _exactly((float, int), "a number")),
     ):
         converter.register_structure_hook(kind, hook)
-    _refuse_text_as_list(converter)
+    _refuse_other_shapes(converter)
     return converter
 
 
@@ -152,27 +152,41 @@ def _is_uniform_tuple(kind: Any) -> bool:
     return origin is tuple and get_args(kind)[-1:] == (...,)
 
 
-def _refuse_text_as_list(converter: Any) -> None:
-    """A string or a mapping can be iterated, and is never meant where a list is."""
+def _refuse_other_shapes(converter: Any) -> None:
+    """A string or a mapping can be iterated, and is never meant where a list is, nor a list where
+    a mapping is."""
+    import attrs
     from cattrs import cols
 
-    def guarded(factory: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def make(kind: Any, for_converter: Any) -> Any:
-            plain = factory(kind, for_converter)
+    for predicate, factory, kinds, name in (
+        (cols.is_sequence, cols.list_structure_factory, _LISTS, "a list"),
+        (_is_uniform_tuple, cols.homogenous_tuple_structure_factory, _LISTS, "a list"),
+        (cols.is_mapping, cols.mapping_structure_factory, (Mapping,), "a mapping"),
+        (attrs.has, _settings_factory, (Mapping,), "a mapping of settings"),
+    ):
+        converter.register_structure_hook_factory(predicate, _guarded(factory, kinds, name))
 
-            def hook(value: object, expected: object) -> object:
-                if not isinstance(value, list | tuple | set | frozenset):
-                    raise TypeError(f"expected a list, got {value!r} ({type(value).__name__})")
-                return plain(value, expected)
 
-            return hook
+_LISTS = (list, tuple, set, frozenset)
 
-        return make
 
-    converter.register_structure_hook_factory(
-        cols.is_sequence, guarded(cols.list_structure_factory)
-    )
-    converter.register_structure_hook_factory(
-        _is_uniform_tuple,
-        guarded(cols.homogenous_tuple_structure_factory),
-    )
+def _settings_factory(kind: Any, converter: Any) -> Any:
+    return converter.gen_structure_attrs_fromdict(kind)
+
+
+def _guarded(
+    factory: Callable[[Any, Any], Any], kinds: tuple[type, ...], name: str
+) -> Callable[[Any, Any], Any]:
+    """Return a factory of hooks that take nothing but values of these kinds."""
+
+    def make(kind: Any, for_converter: Any) -> Any:
+        plain = factory(kind, for_converter)
+
+        def hook(value: object, expected: object) -> object:
+            if not isinstance(value, kinds):
+                raise TypeError(f"expected {name}, got {value!r} ({type(value).__name__})")
+            return plain(value, expected)
+
+        return hook
+
+    return make

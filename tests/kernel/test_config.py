@@ -108,6 +108,20 @@ async def test_no_config_is_all_defaults_and_an_instance_is_taken_as_it_is() -> 
 
 
 @pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"server": "h"}, "server: expected a mapping of settings, got 'h' (str)"),
+        ({"servers": ["h"]}, "servers[0]: expected a mapping of settings, got 'h' (str)"),
+        ({"limits": [1]}, "limits: expected a mapping, got [1] (list)"),
+        ({"limits": None}, "limits: expected a mapping, got None (NoneType)"),
+        ({"tags": {"a": 1}}, "tags: expected a list, got {'a': 1} (dict)"),
+    ],
+)
+async def test_another_shape_is_said_in_plain_words(raw: Any, said: str) -> None:
+    assert await problems(raw) == [said]
+
+
+@pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
         ("size", "5", "int"),
