@@ -140,14 +140,22 @@ class Database:
         self._identity = _identity(file) if file is not None else None
         self._is_ready = True
 
-    async def close(self) -> None:
-        """Take no more work, wait for what is under way, and close all connections."""
+    async def close(self, last: Callable[[], Awaitable[None]]) -> None:
+        """Take no more work, wait for what is under way, do the `last` thing, and disconnect.
+
+        Raises SessionError for what goes wrong with that.
+        """
         self._is_closed = True
         with anyio.CancelScope(shield=True):
             while self._under_way:
                 self._ended = anyio.Event()
                 await self._ended.wait()
-            await self.engine.dispose()
+            try:
+                await last()
+            except self.faults as error:
+                raise SessionError(self._said(error, "closed")) from error
+            finally:
+                await self.engine.dispose()
 
 
 async def _shielded(work: Callable[[], Awaitable[T]]) -> T:

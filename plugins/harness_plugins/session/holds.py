@@ -137,9 +137,8 @@ class AdvisoryHolds:
 
     async def _connected(self) -> AsyncConnection:
         if self._connection is None:
-            connection = self._engine.connect()
-            await connection.start()
-            self._connection = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = await self._engine.connect().start()
+            await self._connection.execution_options(isolation_level="AUTOCOMMIT")
         return self._connection
 
     async def _renew(self) -> None:

@@ -234,11 +234,8 @@ class Store:
             pass
 
     async def close(self) -> None:
-        """Close the database."""
-        try:
-            await self.database.guarded(self.holds.close, "closed")
-        finally:
-            await self.database.close()
+        """Close the database, once nobody takes a hold any more, which would connect anew."""
+        await self.database.close(self.holds.close)
 
 
 def _exists(id: str) -> SessionError:

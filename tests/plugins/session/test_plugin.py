@@ -17,6 +17,7 @@ from harness_core import Context
 from harness_core.errors import ConfigError, InactiveFiberError
 from harness_core.testing import assert_no_residue, check_plugin
 
+from .server import Server
 from .words import filled, store, user
 
 pytestmark = pytest.mark.asyncio
@@ -239,6 +240,29 @@ async def test_when_the_plugin_goes_nothing_of_it_stays(settings: Settings) -> N
             with pytest.raises(SessionError, match="cannot be read: the plugin session was unloa"):
                 await service.list()
     assert all("closed" in one or "unloaded" in one for one in told)
+
+
+async def test_a_hold_that_is_taken_while_the_plugin_goes_connects_no_more(server: Server) -> None:
+    """Holds are let go of when nobody can take one any more."""
+    async with Context() as root:
+        fiber = await root.plugin(plugin, {"url": server.url(user=server.new_user())})
+        await (await root.session.create("early")).close()
+        kept = root.session._store
+        pool = kept.database.engine.pool
+
+        async def dispose() -> None:
+            await fiber.dispose()
+
+        async def take() -> None:
+            with pytest.raises(SessionError, match="unloaded"):
+                await kept._try("late")
+
+        async with anyio.create_task_group() as tasks, kept.holds._lock:
+            tasks.start_soon(dispose)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+        assert pool.checkedout() == 0
 
 
 async def test_a_session_cannot_be_opened_by_what_is_gone(sqlite: Settings) -> None:
