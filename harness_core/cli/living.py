@@ -115,7 +115,7 @@ class Living:
 
     def _named(self) -> tuple[str | Path, ...]:
         """Return the files to follow besides code."""
-        return (*self.reloader.ctx.kernel.watched_files, self.upkeep.manifest)
+        return (*self.reloader.ctx.kernel.readers(), self.upkeep.manifest)
 
     async def start(self, session: Session) -> None:
         """Take in the prompts as they are: for those who call `follow`, and do not `run`."""

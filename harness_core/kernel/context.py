@@ -275,6 +275,7 @@ class Context:
         def unwatch() -> None:
             fibers = watched[place]
             fibers.remove(self.fiber)
+            self.kernel.note_read(self.fiber, place)
             if not fibers:
                 del watched[place]
                 texts.pop(place, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from .events import Bus
 from .fiber import Fiber
@@ -35,11 +36,30 @@ class Kernel:
         """More than one only while a plugin lives twice; the oldest is in force."""
         self.watched_files: dict[Path, list[Fiber]] = {}
         """Which fibers have read which files, and load again when they change."""
+        self._read_in_vain: WeakKeyDictionary[Fiber, dict[Path, None]] = WeakKeyDictionary()
+        """What fibers had read that then failed to load."""
         self.texts: dict[Path, str] = {}
         """What those files held when they were read last."""
         self.at_close: dict[object, Callable[[], object]] = {}
         self._reporting = False
         self.tree.on_error = self._failed
+
+    # Files
+
+    def note_read(self, fiber: Fiber, file: Path) -> None:
+        """Note, if a fiber is failing to load, that it has read a file, which may be the fault."""
+        if fiber.state is FiberState.LOADING:
+            while fiber.parent is not None and fiber.parent.state is FiberState.LOADING:
+                fiber = fiber.parent
+            self._read_in_vain.setdefault(fiber, {})[file] = None
+
+    def readers(self) -> dict[Path, list[Fiber]]:
+        """Return which fibers have read which files: those that run, and those that failed."""
+        found = {file: list(fibers) for file, fibers in self.watched_files.items()}
+        for fiber, files in self._read_in_vain.items():
+            for file in files if fiber.state is FiberState.FAILED else ():
+                found.setdefault(file, []).append(fiber)
+        return found
 
     # Attributes of contexts
 

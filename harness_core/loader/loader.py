@@ -82,7 +82,7 @@ class Loader(Mounts, key="loader"):
         entries = {entry.id: entry for row in self.rows_of(manifest) for entry in row.walk()}
         ready = prepare(self, plan, entries, versions)
         await Transaction(self, plan, manifest, ready, versions).run()
-        return plan
+        return plan.without(self.refused)
 
     def _row_of(self, fiber: Fiber) -> str:
         """Return the id of the manifest's row to which a fiber belongs."""

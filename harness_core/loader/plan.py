@@ -60,6 +60,14 @@ class Plan:
         """Return the ids of the rows to which one of these is done, each once."""
         return tuple(dict.fromkeys(one.id for one in self.changes if one.action in actions))
 
+    def without(self, ids: Collection[str]) -> Plan:
+        """Return the same with these rows kept as they are."""
+        changes = (
+            attrs.evolve(one, action="keep", reason="") if one.id in ids else one
+            for one in self.changes
+        )
+        return attrs.evolve(self, changes=tuple(changes))
+
     def __str__(self) -> str:
         lines = [str(change) for change in self.changes if change.action != "keep"]
         lines += [f"restart {one}" for one in self.restarts]

@@ -29,7 +29,7 @@ from typing import Any
 import attrs
 
 from ..errors import PluginError, closest
-from ..reload import SourceLoader
+from ..reload import LOOSE, SourceLoader
 from .blame import raised_at
 
 __all__ = ["ENTRY_POINTS", "Found", "Resolver"]
@@ -159,7 +159,7 @@ def _from_module(target: str, name: str) -> object:
 
 
 def _import_file(path: Path, name: str) -> tuple[ModuleType, Callable[[], None]]:
-    unique = f"harness_file_{next(_numbers)}.{path.stem}"
+    unique = f"{LOOSE}{next(_numbers)}.{path.stem}"
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
         raise PluginError(f'unknown plugin "{name}": a plugin file ends in .py')

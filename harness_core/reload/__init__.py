@@ -24,6 +24,7 @@ from .reloader import Reloaded as Reloaded
 from .reloader import Reloader as Reloader
 from .roots import Roots as Roots
 from .snapshot import Snapshot as Snapshot
+from .source import LOOSE as LOOSE
 from .source import SourceLoader as SourceLoader
 from .source import reading_sources as reading_sources
 from .stage import stage as stage

@@ -56,7 +56,7 @@ def make_plan(
     changed = graph.importers_of({name for names in touched.values() for name in names})
     evict((changed - needed) & ours)
     groups = [Group(modules) for modules in graph.groups(changed & needed)]
-    readers = _readers(ctx.kernel.watched_files, files, homes)
+    readers = _readers(ctx.kernel.readers(), files, homes)
     for fiber, modules in homes.items():
         own = [group for group in groups if not group.modules.isdisjoint(modules)]
         if own or fiber in readers:

@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 from .hooks import listen
 from .order import by_beginning
 from .roots import Roots
-from .source import SourceFinder
+from .source import LOOSE, SourceFinder
 from .static import imports_of
 from .uses import Uses, absolute_name, named_by
 
@@ -69,6 +69,8 @@ class Record:
         importer = scope.get("__name__")
         if not isinstance(importer, str) or not self._is_inside(importer, scope):
             return
+        if importer.startswith(LOOSE):
+            self.entries.add(importer)
         uses = self._uses_of(importer)
         statement = (name, tuple(items), level)
         if statement in uses.known:

@@ -108,8 +108,8 @@ class Reloader:
         started: anyio.Event | None = None,
     ) -> None:
         """Watch and reload until cancelled. `report` hears of everything that is tried."""
-        named = self.ctx.kernel.watched_files
-        batches = watch(self.graph.roots, files=lambda: tuple(named), quiet=quiet, started=started)
+        named = self.ctx.kernel.readers
+        batches = watch(self.graph.roots, files=named, quiet=quiet, started=started)
         async with aclosing(batches):
             async for batch in batches:
                 for reloaded in await self.reload(batch):

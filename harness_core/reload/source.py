@@ -23,6 +23,7 @@ import attrs
 from .roots import Roots
 
 __all__ = [
+    "LOOSE",
     "Failure",
     "SourceFinder",
     "SourceLoader",
@@ -50,6 +51,10 @@ class Failure:
     def clear(self) -> None:
         self.error = None
         self.importing = []
+
+
+LOOSE = "harness_file_"
+"""How the names of modules begin that were loaded from a file of which only the path was given."""
 
 
 class SourceLoader(SourceFileLoader):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -406,3 +407,73 @@ async def test_code_that_fails_beside_a_faulty_row_is_told_by_its_own_reason(
         told = await spoils(running, "b.py", writer("raise ValueError('no luck')"))
         assert told.plugins == ("b",)
         assert "no luck" in told.troubles[0].message
+
+
+ONE_ROW = """\
+- {name: system_prompt, config: {include_harness_identity: false}}
+- name: ./a.py
+"""
+
+
+@asynccontextmanager
+async def broken(directory: Path, **files: str) -> AsyncIterator[Project]:
+    """Run one row that does not work at the start."""
+    for name, text in files.items():
+        save(directory / f"{name}.py", text)
+    save(directory / "harness.yaml", ONE_ROW)
+    made: list[Living] = []
+    app = Application(settings=Settings(str(directory / "harness.yaml")))
+    async with open_session(app, lambda root, loader: made.append(Living(root, loader))) as session:
+        assert session.faults()
+        await made[0].start(session)
+        yield Project(directory, session, made[0])
+
+
+@pytest.mark.parametrize("first", ["missing", "faulty"])
+async def test_a_text_that_broke_a_plugin_at_the_start_brings_it_up(
+    tmp_path: Path, first: str
+) -> None:
+    """What a body has read before it failed is followed, also by code that the body calls."""
+    text = tmp_path / "n.txt"
+    if first == "faulty":
+        text.write_text("abc")
+    body = f'ctx.effect(lambda: read(ctx))\n\ndef read(ctx):\n    int(ctx.watch_file("{text}"))\n'
+    body += '    ctx.system_prompt.section("n", "a number", order=5)'
+    async with broken(tmp_path, a=writer(body)) as running:
+        text.write_text("still none")
+        (told,) = await running.follow()
+        assert (told.event, told.plugins) == ("failed", ("a",))
+        text.write_text("42")
+        assert (await running.one()).scopes["global"] == "a number"
+        text.write_text("43")
+        assert (await running.one()).plugins == ("a",)
+
+
+async def test_a_helper_that_kept_a_plugin_from_being_imported_brings_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has been imported, and lacks what is wanted of it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    section = 'from helping import TEXT\n    ctx.system_prompt.section("a", TEXT, order=5)'
+    plugin = "from helping import TEXT\n" + writer(section)
+    async with broken(tmp_path, helping="OTHER = 1\n", a=plugin) as running:
+        running.save("helping.py", "TEXT = 'one'\n")
+        told = await running.one()
+        assert (told.plugins, told.scopes["global"]) == (("a",), "one")
+        running.save("helping.py", "TEXT = 'two'\n")
+        assert (await running.one()).scopes["global"] == "two"
+    sys.modules.pop("helping", None)
+
+
+async def test_only_what_has_come_up_is_told_of(tmp_path: Path) -> None:
+    """Rows that do not work yet are tried again each time, and are no news."""
+    async with broken(tmp_path, a="def (\n") as running:
+        running.save("harness.yaml", f"{ONE_ROW}- name: ./b.py\n- name: ./c.py\n")
+        running.save("b.py", writer(VARIABLE))
+        (told,) = await running.follow()
+        assert (told.event, told.plugins) == ("failed", ("./c.py",))
+        running.save("c.py", writer(VARIABLE.replace("city", "town")))
+        told = await running.one()
+        assert told.plugins == ("b", "c")
+        assert told.plan is not None
+        assert str(told.plan) == "add ./b.py\nadd ./c.py"
