@@ -726,6 +726,11 @@ class Fiber(Owned):
         return self._mounting.place if self._mounting is not None else 0
 
     @property
+    def may_be_failing(self) -> bool:
+        """Whether what it undoes may be undone because its own code failed."""
+        return self.state is _LOADING or self._failure is not None
+
+    @property
     def is_ending(self) -> bool:
         """Whether the fiber is disposed, or about to be."""
         return self._disposal is not None

@@ -37,7 +37,7 @@ class Kernel:
         self.watched_files: dict[Path, list[Fiber]] = {}
         """Which fibers have read which files, and load again when they change."""
         self._read_in_vain: WeakKeyDictionary[Fiber, dict[Path, None]] = WeakKeyDictionary()
-        """What fibers had read that then failed to load."""
+        """What fibers had read that then failed."""
         self.texts: dict[Path, str] = {}
         """What those files held when they were read last."""
         self.at_close: dict[object, Callable[[], object]] = {}
@@ -47,11 +47,11 @@ class Kernel:
     # Files
 
     def note_read(self, fiber: Fiber, file: Path) -> None:
-        """Note, if a fiber is failing to load, that it has read a file, which may be the fault."""
-        if fiber.state is FiberState.LOADING:
-            while fiber.parent is not None and fiber.parent.state is FiberState.LOADING:
-                fiber = fiber.parent
-            self._read_in_vain.setdefault(fiber, {})[file] = None
+        """Note, if a fiber may be failing, that it has read a file, which may be the fault."""
+        above: Fiber | None = fiber
+        while above is not None and above.may_be_failing:  # it takes those inside it along
+            self._read_in_vain.setdefault(above, {})[file] = None
+            above = above.parent
 
     def readers(self) -> dict[Path, list[Fiber]]:
         """Return which fibers have read which files: those that run, and those that failed."""

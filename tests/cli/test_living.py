@@ -429,24 +429,34 @@ async def broken(directory: Path, **files: str) -> AsyncIterator[Project]:
         yield Project(directory, session, made[0])
 
 
+READS = {
+    "the body": "read(ctx)",
+    "an effect": "ctx.effect(lambda: read(ctx))",
+    "a plugin below": "ctx.plugin(read)",
+}
+
+
 @pytest.mark.parametrize("first", ["missing", "faulty"])
+@pytest.mark.parametrize("how", READS)
 async def test_a_text_that_broke_a_plugin_at_the_start_brings_it_up(
-    tmp_path: Path, first: str
+    tmp_path: Path, first: str, how: str
 ) -> None:
     """What a body has read before it failed is followed, also by code that the body calls."""
     text = tmp_path / "n.txt"
     if first == "faulty":
         text.write_text("abc")
-    body = f'ctx.effect(lambda: read(ctx))\n\ndef read(ctx):\n    int(ctx.watch_file("{text}"))\n'
-    body += '    ctx.system_prompt.section("n", "a number", order=5)'
+    body = f'{READS[how]}\n\ndef read(ctx):\n    int(ctx.watch_file("{text}"))\n'
+    body += '    ctx.system_prompt.section("n", "a number", order=5)\n'
+    body += 'read.inject = ["system_prompt"]\n'
     async with broken(tmp_path, a=writer(body)) as running:
         text.write_text("still none")
         (told,) = await running.follow()
-        assert (told.event, told.plugins) == ("failed", ("a",))
+        name = "read" if how == "a plugin below" else "a"
+        assert (told.event, told.plugins) == ("failed", (name,))
         text.write_text("42")
         assert (await running.one()).scopes["global"] == "a number"
         text.write_text("43")
-        assert (await running.one()).plugins == ("a",)
+        assert (await running.one()).plugins == (name,)
 
 
 async def test_a_helper_that_kept_a_plugin_from_being_imported_brings_it_up(
