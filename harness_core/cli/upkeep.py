@@ -9,6 +9,7 @@ Contract: sections 8 and 9.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -54,6 +55,8 @@ class Upkeep:
         async with self.loader.lock:
             self.names = self._names()
         is_about_rows = self.manifest in batch.files
+        if is_about_rows:
+            self._follow_new_places()
         try:
             done = await self._as_a_whole(batch, is_about_rows) or await self._in_parts(
                 batch, is_about_rows
@@ -61,6 +64,15 @@ class Upkeep:
         finally:
             self.names |= self._names()
         return done
+
+    def _follow_new_places(self) -> None:
+        """Follow the directories of plugins that rows name now, before they are imported."""
+        with contextlib.suppress(ManifestError):  # which will be told
+            places = roots_of(self.loader, self.loader.read())
+            roots = self.reloader.graph.roots
+            new = [place for place in places if not roots.covers(str(place))]
+            if new:
+                roots.add(new)
 
     def _names(self) -> dict[str, str]:
         return {one: fiber.name for one, fiber in self.loader.running.items()}

@@ -19,6 +19,7 @@ from .errors import StagingError as StagingError
 from .graph import ImportGraph as ImportGraph
 from .plugins import PluginFinder as PluginFinder
 from .plugins import find_again as find_again
+from .plugins import find_at as find_at
 from .plugins import module_of as module_of
 from .reloader import Reloaded as Reloaded
 from .reloader import Reloader as Reloader

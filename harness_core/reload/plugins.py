@@ -13,7 +13,7 @@ from ..kernel.plugin import Injected
 from .errors import StagingError
 from .staged import Staged
 
-__all__ = ["PluginFinder", "find_again", "module_of"]
+__all__ = ["PluginFinder", "find_again", "find_at", "module_of"]
 
 
 class PluginFinder:
@@ -66,7 +66,7 @@ def find_again(plugin: object, staged: Staged) -> object:
             return _new_module(name, module, staged)
     place = _place_of(plugin, staged)
     if place is not None:
-        return _at(*place, staged)
+        return find_at(*place, staged)
     if isinstance(plugin, Injected):
         body: Any = find_again(plugin.body, staged)
         return plugin if body is plugin.body else Injected(body, plugin.inject)
@@ -87,10 +87,14 @@ def find_again(plugin: object, staged: Staged) -> object:
     )
 
 
-def _at(name: str, attribute: str, staged: Staged) -> object:
+def find_at(name: str, attribute: str, staged: Staged) -> object:
+    """Return what the new version of a replaced module has at a name, dotted in classes.
+
+    Without a name, the module. Raises StagingError if there is none.
+    """
     new = _new_module(name, staged.replaced[name], staged)
     found: Any = new
-    for step in attribute.split("."):
+    for step in attribute.split(".") if attribute else ():
         if not hasattr(found, step):
             guess = closest(step, dir(found))
             hint = f'; did you rename it to "{guess}"?' if guess else ""

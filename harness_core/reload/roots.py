@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,10 +23,20 @@ class Roots:
     """Directories, resolved. Everything asks here whether a file is one of theirs."""
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
-        resolved = dict.fromkeys(os.path.realpath(path) for path in paths)
-        self.directories: tuple[str, ...] = tuple(resolved)
-        self._prefixes = tuple(os.path.join(path, "") for path in resolved)
+        self.directories: tuple[str, ...] = ()
+        self.since: dict[str, int] = {}
+        """By directory: since when it is one of them, in nanoseconds of the clock of files."""
+        self._prefixes: tuple[str, ...] = ()
         self._known: dict[str, str | None] = {}
+        self.add(paths)
+
+    def add(self, paths: Iterable[str | Path]) -> None:
+        """Let these directories be roots too."""
+        for path in map(os.path.realpath, paths):
+            self.since.setdefault(path, time.time_ns())
+        self.directories = tuple(self.since)
+        self._prefixes = tuple(os.path.join(path, "") for path in self.directories)
+        self._known.clear()
 
     def real(self, path: str) -> str | None:
         """Return the resolved form of a path below the roots; None if it is not below them."""

@@ -49,6 +49,10 @@ _DOUBTFUL = 2_000_000_000
 """Nanoseconds after a write in which a second one may leave the very same time."""
 
 
+_GRAIN = 20_000_000
+"""Nanoseconds by which the clock of files may be late."""
+
+
 @attrs.frozen
 class _File:
     stamp: _Stamp
@@ -74,10 +78,13 @@ class Snapshot:
         self.files = files
         self._known: dict[str, _File] = {}
         self._named: set[str] = set()
+        self._below_which: set[str] = set(roots.directories)
+        """The roots that have been looked at, or are looked at first."""
 
     def scan(self) -> Batch:
         """Look at every file; return what is different from the last time."""
         self._read_named()
+        self._read_new_roots()
         found = {path for root in self.roots.directories for path in self._below(root)}
         return self._compare(found | self._named | self._known.keys())
 
@@ -115,6 +122,15 @@ class Snapshot:
                 self._known.pop(path, None)
         self._named = named
         return fresh
+
+    def _read_new_roots(self) -> None:
+        """Take in what roots hold that have come meanwhile, but for what was saved since then."""
+        for root in set(self.roots.directories) - self._below_which:
+            self._below_which.add(root)
+            for path in self._below(root):
+                found = _read(path, None) if path not in self._known else None
+                if found is not None and found.stamp[1] < self.roots.since[root] - _GRAIN:
+                    self._known[path] = found
 
     def _is_code(self, path: str) -> bool:
         return path.endswith(self.suffixes) and self.roots.covers(path)

@@ -84,7 +84,7 @@ class _Events:
         self._notify: RustNotify | None = None
         self._watched: list[tuple[int, int] | None] = []
         self._is_unsure = False
-        self._locks = [lock for root in roots.directories for lock in _git_locks(root)]
+        self._locks: list[str] = []
         self._one_thread = anyio.CapacityLimiter(1)
 
     def open(self) -> None:
@@ -92,6 +92,7 @@ class _Events:
         notify = _library()
         self.close()
         self._watched = self._identities()
+        self._locks = [lock for root in self.roots.directories for lock in _git_locks(root)]
         present = [root for root in self.roots.directories if os.path.isdir(root)]
         self._notify = notify(present, False, False, 300, True, True)
 

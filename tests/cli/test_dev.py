@@ -250,6 +250,24 @@ async def apply(ctx):
         assert running.stop() == 0
 
 
+def test_a_row_that_names_a_file_elsewhere_is_followed_there(tmp_path: Path) -> None:
+    """Its directory was none of those that were watched at the start."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    project(here)
+    save(elsewhere / "other.py", OTHER)
+    with process(here, "dev", "harness.yaml", "--json") as running:
+        ready(running)
+        save(here / "harness.yaml", f"{MANIFEST}- name: ../elsewhere/other.py\n")
+        assert running.event()["plugins"] == ["other"]
+        save(elsewhere / "other.py", OTHER.replace("'other'", "'another'"))
+        event = running.event()  # the first is not taken for a save
+        assert (event["event"], event["plugins"]) == ("reloaded", ["other"])
+        assert "another" in event["scopes"]["global"]
+        assert running.stop() == 0
+
+
 def test_many_saves_end_with_the_last(tmp_path: Path) -> None:
     """Of equal size and within a moment, code and rows; none is lost."""
     project(tmp_path)

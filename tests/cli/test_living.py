@@ -487,3 +487,23 @@ async def test_only_what_has_come_up_is_told_of(tmp_path: Path) -> None:
         assert told.plugins == ("b", "c")
         assert told.plan is not None
         assert str(told.plan) == "add ./b.py\nadd ./c.py"
+
+
+async def test_a_row_means_what_its_module_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that a row names takes its plugin from another module than before."""
+    monkeypatch.syspath_prepend(tmp_path)
+    old, new = SECTION.replace("in", "old"), SECTION.replace("in", "new")
+    save(tmp_path / "first_home.py", writer(old.replace("{{city}}", "Rome")))
+    save(tmp_path / "second_home.py", writer(new.replace("{{city}}", "Oslo")))
+    manifest = WRITERS.replace("./b.py", "./b.py:apply")
+    head = "from {} import apply\napply.inject = ['system_prompt']\n"
+    code = {"a": writer(VARIABLE), "b": head.format("first_home")}
+    async with project(tmp_path, manifest, **code) as running:
+        running.save("b.py", head.format("second_home"))
+        assert (await running.one()).scopes["global"] == "new Oslo"
+        running.save("second_home.py", writer(new.replace("{{city}}", "Bern")))
+        assert (await running.one()).scopes["global"] == "new Bern"
+    for name in ("first_home", "second_home"):
+        sys.modules.pop(name, None)
