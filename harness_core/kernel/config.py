@@ -158,12 +158,14 @@ def _refuse_other_shapes(converter: Any) -> None:
     import attrs
     from cattrs import cols
 
-    for predicate, factory, kinds, name in (
-        (cols.is_sequence, cols.list_structure_factory, _LISTS, "a list"),
-        (_is_uniform_tuple, cols.homogenous_tuple_structure_factory, _LISTS, "a list"),
-        (cols.is_mapping, cols.mapping_structure_factory, (Mapping,), "a mapping"),
+    library: Any = cols  # its annotations say less than strict checking asks for
+    shapes: tuple[tuple[Any, Any, tuple[type, ...], str], ...] = (
+        (library.is_sequence, library.list_structure_factory, _LISTS, "a list"),
+        (_is_uniform_tuple, library.homogenous_tuple_structure_factory, _LISTS, "a list"),
+        (library.is_mapping, library.mapping_structure_factory, (Mapping,), "a mapping"),
         (attrs.has, _settings_factory, (Mapping,), "a mapping of settings"),
-    ):
+    )
+    for predicate, factory, kinds, name in shapes:
         converter.register_structure_hook_factory(predicate, _guarded(factory, kinds, name))
 
 

@@ -32,8 +32,8 @@ class Roots:
 
     def add(self, paths: Iterable[str | Path]) -> None:
         """Let these directories be roots too."""
-        for path in map(os.path.realpath, paths):
-            self.since.setdefault(path, time.time_ns())
+        for path in paths:
+            self.since.setdefault(os.path.realpath(path), time.time_ns())
         self.directories = tuple(self.since)
         self._prefixes = tuple(os.path.join(path, "") for path in self.directories)
         self._known.clear()
