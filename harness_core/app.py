@@ -6,6 +6,7 @@ makes a console, reads a manifest or makes a loader. Contract: section 2, "depen
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import IO
@@ -37,10 +38,21 @@ class Settings:
     disable: tuple[str, ...] = ()
 
 
+class _Output(Console):
+    """A console that says by an ordinary error that nobody reads it any more.
+
+    Rich would leave the process from wherever it prints, also from the middle of a running tree.
+    """
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+
+
 def make_console(stderr: bool = False) -> Console:
     """Return a console as wide as the terminal, at most 100 columns, plain when piped."""
     stream: IO[str] = sys.stderr if stderr else sys.stdout
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    console = _Output(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
     width = console.width if console.is_terminal or "COLUMNS" in os.environ else MAX_WIDTH
     console.width = min(width, MAX_WIDTH)
     return console

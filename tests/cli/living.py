@@ -22,7 +22,7 @@ PATIENCE = 30.0
 class Process:
     """A running command; its lines are read as they come."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, piped: bool = False) -> None:
         path = f"{ROOT}{os.pathsep}{ROOT / 'plugins'}"
         environ = {**os.environ, "PYTHONPATH": path}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)  # it hides stale bytecode
@@ -43,6 +43,7 @@ class Process:
                 (self.process.stdout, self.out),
                 (self.process.stderr, self.err),
             )
+            if not piped or lines is self.err
         ]
         for reader in self._readers:
             reader.start()
@@ -94,9 +95,12 @@ def _read(stream: IO[str] | None, lines: queue.Queue[str]) -> None:
 
 
 @contextmanager
-def process(directory: Path, *arguments: str) -> Generator[Process]:
-    """Run a command for the block; nothing of it outlives the block."""
-    running = Process(directory, *arguments)
+def process(directory: Path, *arguments: str, piped: bool = False) -> Generator[Process]:
+    """Run a command for the block; nothing of it outlives the block.
+
+    What is `piped` leaves its output to be read by the test.
+    """
+    running = Process(directory, *arguments, piped=piped)
     try:
         yield running
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .living import Process, process, save
+from .living import PATIENCE, Process, process, save
 
 RULES = """\
 name = "rules"
@@ -266,6 +266,24 @@ def test_a_row_that_names_a_file_elsewhere_is_followed_there(tmp_path: Path) -> 
         assert (event["event"], event["plugins"]) == ("reloaded", ["other"])
         assert "another" in event["scopes"]["global"]
         assert running.stop() == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["for people", "json"])
+def test_who_is_not_read_any_more_ends(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """As with `| head -1`: in order, at the next thing there is to say, and without a word."""
+    project(tmp_path)
+    down = "\n    return lambda: open('down.txt', 'x').close()\n"
+    save(tmp_path / "rules.py", RULES.format(text="one").rstrip() + down)
+    with process(tmp_path, "dev", "harness.yaml", *more, piped=True) as running:
+        stdout = running.process.stdout
+        assert stdout is not None
+        assert "ready" in stdout.readline()
+        stdout.close()
+        save(tmp_path / "other.py", OTHER)
+        save(tmp_path / "harness.yaml", MANIFEST + "- name: ./other.py\n")
+        assert running.process.wait(PATIENCE) == 1
+        assert (tmp_path / "down.txt").exists()
+        assert "Traceback" not in running.rest(running.err)
 
 
 def test_many_saves_end_with_the_last(tmp_path: Path) -> None:
