@@ -29,7 +29,8 @@ class Edit:
     def __init__(self, manifest: Manifest) -> None:
         self.path = Path(os.path.realpath(manifest.path))
         read_text(self.path, manifest.file)  # says what is wrong with the file
-        raw = self.path.read_bytes().decode("utf-8")
+        self._read = self.path.read_bytes()
+        raw = self._read.decode("utf-8")
         self.mark = "\ufeff" if raw.startswith("\ufeff") else ""
         self.text = raw.removeprefix("\ufeff")
         self.base = manifest
@@ -142,6 +143,11 @@ class Edit:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(self._temporary, mode)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file still holds what was edited: somebody may have saved it meanwhile."""
+        return self.path.read_bytes() == self._read
 
     def commit(self) -> None:
         """Put the new text in the place of the file, in one step."""

@@ -124,24 +124,38 @@ class Loader(Mounts, key="loader"):
 
     async def _edit(self, change: Callable[[Edit], None]) -> Plan:
         async def work() -> Plan:
-            edit = Edit(self.manifest)
-            rows, before = self.manifest, edit.text
-            change(edit)
-            manifest = edit.manifest
+            rows, done = self.manifest, list[Plan]()
             try:
-                edit.prepare()
-                plan = await self.apply(manifest)
-                if edit.text != before:
-                    try:
-                        edit.commit()
-                    except OSError:
-                        await self.apply(rows)
-                        raise
-            finally:
-                edit.discard()
-            return plan
+                while not await self._edited(change, done):
+                    pass
+            except Exception:
+                if done:  # the rows run, and the file does not say so
+                    await self.apply(rows)
+                raise
+            return done[-1].after(done[:-1])
 
         return await self._alone(work)
+
+    async def _edited(self, change: Callable[[Edit], None], done: list[Plan]) -> bool:
+        """Change what the file says now, in the tree and then there; add what was `done`.
+
+        Returns whether that is all: the file may have been saved again meanwhile.
+        """
+        edit = Edit(self.manifest)
+        before = edit.text
+        change(edit)
+        manifest = edit.manifest
+        try:
+            edit.prepare()
+            done.append(await self.apply(manifest))
+            if edit.text == before:
+                return True
+            is_current = edit.is_current
+            if is_current:
+                edit.commit()
+            return is_current
+        finally:
+            edit.discard()
 
     async def _alone(self, work: Callable[[], Awaitable[Plan]]) -> Plan:
         """Do one change of rows after the other, each in a task that no row can take along."""

@@ -60,6 +60,12 @@ class Plan:
         """Return the ids of the rows to which one of these is done, each once."""
         return tuple(dict.fromkeys(one.id for one in self.changes if one.action in actions))
 
+    def after(self, earlier: Iterable[Plan]) -> Plan:
+        """Return this with what was done just before it to rows that it keeps."""
+        done = {one.id: one for plan in earlier for one in plan.changes if one.action != "keep"}
+        changes = (done.get(one.id, one) if one.action == "keep" else one for one in self.changes)
+        return attrs.evolve(self, changes=tuple(changes))
+
     def without(self, ids: Collection[str]) -> Plan:
         """Return the same with these rows kept as they are."""
         changes = (

@@ -275,3 +275,37 @@ async def test_files_of_all_shapes(tmp_path: Path) -> None:
     assert await edited(tmp_path, lambda loader: loader.add(new, "g"), empty) == (
         "- id: g\n  group: true\n  config:\n    - name: ./p.py:give\n"
     )
+
+
+SAVING = """
+    from pathlib import Path
+
+    def give(ctx, config):
+        if "save" in config:
+            file = Path({file!r})
+            file.write_text({text!r})
+        ctx.provide(config.get("as", "thing"), config)
+"""
+SAVED = "# saved meanwhile\n- {id: first, name: './p.py:give', config: {as: one}}\n"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("rest", ["- {id: more, name: './p.py:give', config: {as: two}}\n", "- {"])
+async def test_a_save_while_an_edit_is_under_way_is_not_lost(tmp_path: Path, rest: str) -> None:
+    """The edit is made again, in what the file says then; or not at all, if that is faulty."""
+    file = tmp_path / "harness.yaml"
+    plugin = SAVING.format(file=str(file), text=SAVED + rest)
+    before = "- {id: first, name: './p.py:give', config: {as: one}}\n"
+    async with running(tmp_path, p=plugin, manifest=before) as (root, loader):
+        if rest == "- {":
+            with pytest.raises(ManifestError):
+                await loader.set_config("first", {"as": "one", "save": True})
+            assert file.read_text() == SAVED + rest
+            assert root.get("one") == {"as": "one"}
+            return
+        plan = await loader.set_config("first", {"as": "one", "save": True})
+        assert str(plan) == "update first (./p.py:give): config\nadd more (./p.py:give)"
+        assert file.read_text() == SAVED.replace("one}", "one, save: true}") + rest
+        assert root.get("one") == {"as": "one", "save": True}
+        assert root.get("two") == {"as": "two"}
+        assert not any("tmp" in name for name in os.listdir(tmp_path))
