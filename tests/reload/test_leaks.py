@@ -16,12 +16,15 @@ ROOT = Path(__file__).parents[2]
     ("leak", "found"),
     [
         ("nothing", []),
+        ("passing", []),
         ("bytes", ["memory"]),
-        ("block", ["listeners", "objects", "memory"]),
+        ("block", ["memory"]),
+        ("module", ["modules", "objects", "memory"]),
+        ("listener", ["listeners", "objects", "memory"]),
     ],
 )
 def test_what_grows_is_found_and_nothing_else(leak: str, found: list[str]) -> None:
-    """Small pieces; a listener each, and one block that grows."""
+    """One of a kind a reload: small pieces, one table that grows, a module, a listener."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.reload.leaking", leak],
         cwd=ROOT,
