@@ -131,7 +131,7 @@ class Upkeep:
 
     async def _reconcile(self, is_about_rows: bool) -> Plan | ManifestError | None:
         """Reconcile; return None if there is nothing new to say."""
-        before = set(self.loader.refused)
+        before = {one: str(fault) for one, fault in self.loader.refused.items()}
         try:
             plan = await self.loader.reconcile()
         except ManifestError as error:
@@ -140,7 +140,14 @@ class Upkeep:
             self._said = str(error)
             return error if is_news else None
         was_behind, self._is_behind, self._said = self._is_behind, False, None
-        is_news = is_about_rows or was_behind or before != set(self.loader.refused)
+        news = {
+            one: fault
+            for one, fault in self.loader.refused.items()
+            if str(fault) != before.get(one)
+        }
+        if news and not plan:  # they work as little as before, for another reason
+            return ReconcileError(news)
+        is_news = is_about_rows or was_behind or before.keys() != self.loader.refused.keys()
         return plan if is_news else None
 
 

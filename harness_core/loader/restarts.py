@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,7 +31,7 @@ def with_restarts(plan: Plan, mounts: Mounts, renewed: Collection[str] = ()) -> 
     for one in plan.ids("update", "replace", "remove", "disable"):
         fiber = mounts.running.get(one)
         if fiber is not None and not (one in in_place and mount_of(fiber).handlers):
-            stopped.update(walk_fibers(fiber))
+            stopped.update(_inside(fiber, mounts))
     restarts: dict[str, None] = {}
     size = -1
     while size != len(restarts):
@@ -46,10 +46,20 @@ def with_restarts(plan: Plan, mounts: Mounts, renewed: Collection[str] = ()) -> 
     return attrs.evolve(plan, restarts=tuple(order))
 
 
+def _inside(fiber: Fiber, mounts: Mounts) -> Iterator[Fiber]:
+    """Yield a fiber and those inside it, but rows of a group, of which the plan itself says what
+    is done with them."""
+    yield fiber
+    for child in fiber.children:
+        mounted = mounts.mounted.get(child)
+        if mounted is None or not mounted.is_own:
+            yield from _inside(child, mounts)
+
+
 def _uses(fiber: Fiber, stopped: set[Fiber]) -> bool:
     needs = fiber.requirements
     if fiber in stopped or not isinstance(needs, Injection):
         return fiber in stopped
     providers = (one.fiber for one in needs.taken.values() if isinstance(one, Binding))
     # A plugin of which two may live at once provides from a life below its fiber.
-    return any(one in stopped or one.parent in stopped for one in providers)
+    return any(one in stopped or (one.is_life and one.parent in stopped) for one in providers)

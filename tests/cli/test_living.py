@@ -507,3 +507,18 @@ async def test_a_row_means_what_its_module_says_now(
         assert (await running.one()).scopes["global"] == "new Bern"
     for name in ("first_home", "second_home"):
         sys.modules.pop(name, None)
+
+
+async def test_a_plugin_that_never_started_is_told_of_for_each_other_reason(
+    tmp_path: Path,
+) -> None:
+    """What is wrong now is news, and what is as wrong as before is none."""
+    async with broken(tmp_path, a="def (\n") as running:
+        running.save("a.py", "\n\nclass (\n")
+        (told,) = await running.follow()
+        assert (told.event, told.plugins) == ("failed", ("./a.py",))
+        assert "a.py:3" in told.troubles[0].message
+        running.save("b.py", "x = 1\n")
+        assert await running.follow() == []
+        running.save("a.py", writer(VARIABLE))
+        assert (await running.one()).plugins == ("a",)

@@ -335,6 +335,23 @@ async def test_a_row_with_another_name_is_another_plugin(tmp_path: Path) -> None
         assert fiber.state is FiberState.DISPOSED
 
 
+async def test_who_uses_a_row_that_only_leaves_its_group_is_not_said_to_restart(
+    tmp_path: Path,
+) -> None:
+    """The group goes, and the row in it goes on as it is; so do those who use it."""
+    give = "{id: g, name: './p.py:give', config: {value: one}}"
+    take = "- {id: t, name: './p.py:take', config: {n: 1}}\n"
+    grouped = f"{take}- id: around\n  group: true\n  config:\n  - {give}\n"
+    async with running(tmp_path, "system_prompt", p=PLUGIN, manifest=grouped) as (_, loader):
+        journal = loader.running["t"].plugin.__globals__["journal"]
+        rewrite(tmp_path, f"{take}- {give}\n")
+        assert loader.plan().restarts == ()
+        assert (await loader.reconcile()).restarts == ()
+        assert journal == [("took", "one")]
+        rewrite(tmp_path, take)
+        assert loader.plan().restarts == ("t",)
+
+
 async def test_consumers_restart_once_and_are_foretold(tmp_path: Path) -> None:
     """Also when they change themselves."""
     give = "- {{id: g, name: './p.py:give', config: {{value: {}}}}}\n"
