@@ -131,10 +131,12 @@ class Living:
 
     async def follow(self, report: Callable[[Happening], object]) -> bool:
         """Follow now what was saved since the last time; return whether anything was."""
-        batch = self._meanwhile | await anyio.to_thread.run_sync(self._before.scan)
-        self._meanwhile = Batch()
+        batch = self._meanwhile = self._meanwhile | await anyio.to_thread.run_sync(
+            self._before.scan
+        )
         if batch:
             await self._follow(batch, report)
+        self._meanwhile = Batch()  # whoever is cancelled before leaves it to the next
         return bool(batch)
 
     async def _follow(self, batch: Batch, report: Callable[[Happening], object]) -> None:

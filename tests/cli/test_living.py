@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from harness_core import FiberState
@@ -15,6 +17,7 @@ from harness_core.app import Application, Settings
 from harness_core.cli import prompts
 from harness_core.cli.living import Happening, Living
 from harness_core.cli.session import Session, open_session
+from harness_core.prompt import render_prompt
 from harness_core.testing import assert_no_residue, ledger
 
 from .living import save
@@ -522,3 +525,20 @@ async def test_a_plugin_that_never_started_is_told_of_for_each_other_reason(
         assert await running.follow() == []
         running.save("a.py", writer(VARIABLE))
         assert (await running.one()).plugins == ("a",)
+
+
+@pytest.mark.parametrize("ticks", range(0, 40, 3))
+async def test_who_is_cancelled_while_following_loses_no_save(tmp_path: Path, ticks: int) -> None:
+    """Code and rows that belong together: the next one who follows brings what is not there yet."""
+    async with project(tmp_path, rows("old", "a"), a=plugin("a", 1, "old")) as running:
+        running.save("a.py", plugin("a", 2, "new"))
+        running.save("harness.yaml", rows("new", "a"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.living.follow, lambda _: None)
+            for _ in range(ticks):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        await running.living.follow(lambda _: None)
+        prompt = await running.session.root.system_prompt.assemble()
+        assert render_prompt(prompt) == "a 2 new"
+        assert running.living.reloader.stale == {}
